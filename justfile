@@ -30,13 +30,12 @@ bless:
 # Fuzz one target or all with a new seed: `just fuzz cel 600`
 fuzz target='' seconds='600':
     FLYBALL_FUZZ_SECONDS={{seconds}} FLYBALL_FUZZ_SEED=$(date +%s) FLYBALL_FUZZ_KEEP=1 \
-        cargo test -p flyball -p flyball-server -p flyball-chart -p flyball-helm -p flyball-ansible --no-fail-fast --test fuzz -- \
-        --nocapture --test-threads 2 {{target}}
+        cargo test -p flyball -p flyball-server -p flyball-chart -p flyball-helm -p flyball-ansible -p flyball-lifecycle \
+        --no-fail-fast --test fuzz -- --nocapture --test-threads 2 {{target}}
 
-# Download public charts into a folder, install them, and validate their samples
+# Fetch public charts into a folder, install them, and validate their samples
 public-charts folder='/tmp/public-charts':
-    cargo build
-    .ci/public-charts target/debug/flyball {{folder}}
+    .ci/public-charts {{folder}}
     FLYBALL_TEST_PUBLIC_CHARTS={{folder}} cargo test -p flyball-cli --test it public_charts
     cat target/tmp/public-charts.md
 

@@ -1,14 +1,16 @@
 //! Benchmarks, each compared with a peer in the same run.
 //!
-//! ```console
-//! $ cargo run --release -- cold-start [RUNS [N…]]           a controller without work, compared with kube's $ cargo
-//! run --release -- writes [RUNS [N…]]               a controller that writes a child and a status for each object $
-//! cargo run --release -- server FLYBALL [KUBECONFIG]      the server of this binary, compared with that of a
-//! kubeconfig $ cargo run --release -- in-process                       the same server as a library, without a socket
-//! ```
+//! | `cargo run --release --` | Measures |
+//! |---|---|
+//! | `cold-start [RUNS [N…]]` | a controller without work, compared with kube's |
+//! | `writes [RUNS [N…]]` | a controller that writes a child and a status for each object |
+//! | `server FLYBALL [KUBECONFIG]` | the server of this binary, compared with that of a kubeconfig |
+//! | `in-process` | the same server as a library, without a socket |
+//! | `ledger` | the record of a reconcile in a ledger |
 
 mod contest;
 mod in_process;
+mod ledger;
 mod server;
 
 use contest::Work;
@@ -31,8 +33,9 @@ fn main() -> Result<()> {
         ["server", flyball] => runtime.block_on(server::measure(flyball, None)),
         ["server", flyball, peer] => runtime.block_on(server::measure(flyball, Some(peer))),
         ["in-process"] => runtime.block_on(in_process::measure()),
+        ["ledger"] => ledger::measure(),
         _ => {
-            Err("usage: cold-start [RUNS [N…]] | writes [RUNS [N…]] | server FLYBALL [KUBECONFIG] | in-process".into())
+            Err("usage: cold-start [RUNS [N…]] | writes [RUNS [N…]] | server FLYBALL [KUBECONFIG] | in-process | ledger".into())
         }
     };
     runtime.shutdown_background();

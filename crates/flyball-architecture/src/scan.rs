@@ -291,7 +291,7 @@ impl Reader<'_> {
 
     fn import(&mut self, scope: &Scope, tokens: &[TokenTree]) -> usize {
         let end = tokens.iter().position(|token| is_punct(Some(token), ';')).unwrap_or(tokens.len());
-        // `use<'a>` in a type is no import.
+        // `use<'a>` in a type is not an import.
         if !is_punct(tokens.get(1), '<') {
             self.import_tree(scope, Vec::new(), &tokens[1..end]);
             return end;

@@ -10,10 +10,12 @@ const TYPES: &[&str] = &[
     "Changed",
     "Checked",
     "Course",
+    "CutOff",
     "Declared",
     "Echoes",
     "Failure",
     "Figures",
+    "Finder",
     "Hear",
     "Inner",
     "Keeper",
@@ -21,8 +23,10 @@ const TYPES: &[&str] = &[
     "Known",
     "Layered",
     "Leased",
+    "Link",
     "Look",
     "Means",
+    "Notes",
     "Observed",
     "OwnPace",
     "Pass",
@@ -39,16 +43,52 @@ const TYPES: &[&str] = &[
 ];
 
 /// Ambiguous names of functions.
-const FUNCTIONS: &[&str] =
-    &["bring_on", "graft", "lacks", "leashed", "look", "put_back", "seen", "take", "tell", "told", "whole"];
+const FUNCTIONS: &[&str] = &[
+    "aim",
+    "ask",
+    "break_off",
+    "bring_on",
+    "cut_off",
+    "graft",
+    "judge",
+    "lacks",
+    "leashed",
+    "leave_out",
+    "look",
+    "look_at",
+    "place",
+    "put_back",
+    "seen",
+    "set_free",
+    "settled",
+    "shown",
+    "take",
+    "tell",
+    "told",
+    "whole",
+    "wrong",
+];
 
 /// Metaphors, banned also as a part of the name of a type.
 const TYPE_WORDS: &[&str] = &["Bell", "Danger", "Ordeal", "Patience"];
 
 /// Superlatives and metaphors in place of `MAX` and `MIN`, also as a part of the name of a constant.
 const CONSTANT_WORDS: &[&str] = &[
-    "BIGGEST", "DEEPEST", "FEWEST", "HIGHEST", "LARGEST", "LATEST", "LONGEST", "LOOK", "LOWEST", "MOST", "PATIENCE",
-    "SHORTEST", "SMALLEST", "WRONG",
+    "BIGGEST",
+    "COMPLAINT",
+    "DEEPEST",
+    "FEWEST",
+    "HIGHEST",
+    "LARGEST",
+    "LATEST",
+    "LONGEST",
+    "LOOK",
+    "LOWEST",
+    "MOST",
+    "PATIENCE",
+    "SHORTEST",
+    "SMALLEST",
+    "WRONG",
 ];
 
 /// Question words in place of a noun, and personifying verbs in place of a technical one.

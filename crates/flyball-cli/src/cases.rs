@@ -1,4 +1,4 @@
-//! Test cases in the format of [KUTTL](https://kuttl.dev/docs/): folders of manifests that are applied step by step, and
+//! Test cases in the format of [KUTTL](https://kuttl.dev/docs/): directories of manifests that are applied step by step, and
 //! of the objects that are expected afterwards.
 //!
 //! [`format`] reads them, [`matching`] compares objects, and [`run`](mod@run) runs them with an operator on a control

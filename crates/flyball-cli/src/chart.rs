@@ -1,4 +1,4 @@
-//! Charts of Helm from folders, archives, URLs, repositories and registries.
+//! Charts of Helm from directories, archives, URLs, repositories and registries.
 //!
 //! A [`Source`](source::Source) names a chart, and [`Access`](access::Access) fetches it within bounds. The rules for
 //! versions, URLs, file names and lock files are those of Helm. In addition, an archive must have the digest that
@@ -10,5 +10,6 @@ pub(crate) mod archive;
 pub(crate) mod dependencies;
 pub(crate) mod index;
 pub(crate) mod oci;
+pub(crate) mod provenance;
 pub(crate) mod range;
 pub(crate) mod source;

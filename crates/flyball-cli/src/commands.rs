@@ -4,8 +4,12 @@ mod aliases;
 mod ansible;
 mod apply;
 mod bench;
+mod bundle;
+mod catalog;
+mod chaos;
 mod cluster;
 mod completion;
+mod console;
 mod crd;
 mod create;
 mod delete;
@@ -15,6 +19,7 @@ mod describe;
 mod dev;
 mod doctor;
 mod edit;
+mod explore;
 mod get;
 mod helm;
 mod image;
@@ -25,6 +30,8 @@ mod lint;
 mod logs;
 mod man;
 mod manifests;
+mod meter;
+mod olm;
 mod operate;
 mod rbac;
 mod render;
@@ -34,6 +41,7 @@ mod supervise;
 mod test;
 mod trace;
 mod undeploy;
+mod why;
 
 pub(crate) use aliases::replacement_error;
 
@@ -51,16 +59,22 @@ pub(crate) enum Command {
     Crd(crd::CrdArgs),
     Describe(describe::DescribeArgs),
     Levels(levels::LevelsArgs),
+    Why(why::WhyArgs),
     Trace(trace::TraceArgs),
+    Console(console::ConsoleArgs),
     Get(get::GetArgs),
     Apply(apply::ApplyArgs),
     Delete(delete::DeleteArgs),
     Run(run::RunArgs),
     Dev(dev::DevArgs),
     Image(image::ImageArgs),
+    Bundle(bundle::BundleArgs),
+    Catalog(catalog::CatalogArgs),
     Helm(helm::HelmArgs),
     Ansible(ansible::AnsibleArgs),
     Test(test::TestArgs),
+    Explore(Box<explore::ExploreArgs>),
+    Chaos(Box<chaos::ChaosArgs>),
     Scorecard(scorecard::ScorecardArgs),
     Bench(bench::BenchArgs),
     #[command(alias = "generate")]
@@ -71,6 +85,8 @@ pub(crate) enum Command {
     Install(install::InstallArgs),
     Deploy(deploy::DeployArgs),
     Logs(logs::LogsArgs),
+    Meter(meter::MeterArgs),
+    Olm(olm::OlmArgs),
     Undeploy(undeploy::UndeployArgs),
     Uninstall(undeploy::UninstallArgs),
     Doctor(doctor::DoctorArgs),
@@ -88,6 +104,16 @@ pub(crate) fn helm_command(arguments: &[String]) -> Option<ExitCode> {
 }
 
 impl Command {
+    /// Returns true if the command is an operator, which has a log of its own.
+    pub(crate) fn has_own_log(&self) -> bool {
+        match self {
+            Self::Operate(_) => true,
+            Self::Olm(args) => args.is_manager(),
+            Self::Meter(args) => args.is_operator(),
+            _ => false,
+        }
+    }
+
     /// Runs the command and returns the exit code of the program.
     pub(crate) fn run(self, verbose: u8) -> Result<ExitCode> {
         let done = match self {
@@ -99,17 +125,23 @@ impl Command {
             Self::Crd(args) => crd::cmd_crd(args),
             Self::Describe(args) => describe::cmd_describe(args),
             Self::Levels(args) => levels::cmd_levels(&args),
+            Self::Why(args) => why::cmd_why(&args),
             Self::Trace(args) => trace::cmd_trace(&args),
+            Self::Console(args) => console::cmd_console(&args),
             Self::Get(args) => get::cmd_get(&args),
             Self::Apply(args) => apply::cmd_apply(&args),
             Self::Delete(args) => delete::cmd_delete(&args),
             Self::Run(args) => run::cmd_run(args),
             Self::Doctor(args) => doctor::cmd_doctor(&args),
             Self::Dev(args) => dev::cmd_dev(args),
+            Self::Bundle(args) => bundle::cmd_bundle(args),
+            Self::Catalog(args) => return catalog::cmd_catalog(args),
             Self::Helm(args) => helm::cmd_helm(&args),
             Self::Ansible(args) => ansible::cmd_ansible(&args),
             Self::Image(args) => image::cmd_image(args),
             Self::Test(args) => test::cmd_test(args),
+            Self::Explore(args) => return explore::cmd_explore(&args),
+            Self::Chaos(args) => return chaos::cmd_chaos(&args),
             Self::Scorecard(args) => scorecard::cmd_scorecard(args),
             Self::Bench(args) => bench::cmd_bench(&args),
             Self::Man(args) => man::cmd_man(&args, crate::Cli::command()),
@@ -120,6 +152,8 @@ impl Command {
             Self::Install(args) => install::cmd_install(&args),
             Self::Deploy(args) => deploy::cmd_deploy(&args),
             Self::Logs(args) => logs::cmd_logs(&args),
+            Self::Meter(args) => return meter::cmd_meter(args),
+            Self::Olm(args) => return olm::cmd_olm(args),
             Self::Undeploy(args) => undeploy::cmd_undeploy(&args),
             Self::Uninstall(args) => undeploy::cmd_uninstall(&args),
             Self::Completion(args) => {

@@ -1,4 +1,4 @@
-//! Files and folders on this machine.
+//! Files and directories on this machine.
 
 pub(crate) mod generated;
 pub(crate) mod private;
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 /// Name of the file that maps charts, roles and playbooks to kinds.
 pub(crate) const WATCHES: &str = "watches.yaml";
 
-/// Returns the paths in a folder, sorted; none if there is no such folder.
+/// Returns the paths in a directory, sorted; none if there is no such directory.
 ///
 /// # Errors
 ///
-/// If the folder cannot be read.
+/// If the directory cannot be read.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("cannot read {}", folder.display());
     let entries = match fs::read_dir(folder) {

@@ -9,6 +9,7 @@
 pub(crate) mod archive;
 pub(crate) mod base;
 pub(crate) mod credentials;
+pub(crate) mod data;
 pub(crate) mod elf;
 pub(crate) mod files;
 pub(crate) mod inventory;
@@ -35,6 +36,8 @@ use std::collections::BTreeMap;
 
 pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(crate) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+pub(crate) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
@@ -87,8 +90,7 @@ impl Blob {
 /// Returns the digest of content, as descriptors have it.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", flyball_core::hex::encode(hash.as_ref()))
 }
 
 /// Returns the hexadecimal part of a digest; `None` if the algorithm is not supported.
@@ -101,7 +103,7 @@ pub(crate) fn hex(digest: &str) -> Option<&str> {
 ///
 /// # Errors
 ///
-/// When `SOURCE_DATE_EPOCH` is no number of seconds.
+/// When `SOURCE_DATE_EPOCH` is not a number of seconds.
 pub(crate) fn epoch() -> Result<Timestamp> {
     let value = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".into());
     let seconds = value.parse::<i64>().ok().filter(|seconds| (0..=0o77_777_777_777).contains(seconds));
@@ -142,7 +144,7 @@ pub(crate) struct Contents<'a> {
 #[derive(Debug)]
 pub(crate) struct ProjectFiles {
     pub(crate) files: Vec<ImageFile>,
-    /// The folder with them.
+    /// The directory with them.
     pub(crate) folder: String,
     /// Arguments of the program.
     pub(crate) args: Vec<String>,

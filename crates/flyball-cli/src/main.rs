@@ -3,11 +3,14 @@
 //! Each command is a file in `commands`; this one parses the command line and returns the exit code: 0 success, 1
 //! failure, 2 usage error, 130 interrupted.
 
+mod bundle;
 mod cases;
+mod catalog;
 mod chart;
 mod cluster;
 mod commands;
 mod error;
+mod explore;
 mod files;
 mod image;
 mod operator;
@@ -18,6 +21,7 @@ mod render;
 mod scorecard;
 mod testing;
 mod web;
+mod why;
 
 use clap::{ArgAction, Parser};
 use commands::Command;
@@ -56,7 +60,7 @@ fn main() -> ExitCode {
         },
     };
     // An operator has a log of its own.
-    if !matches!(cli.command, Command::Operate(_)) {
+    if !cli.command.has_own_log() {
         log(cli.verbose, matches!(cli.command, Command::Cluster(_)));
     }
     end(cli.command.run(cli.verbose))

@@ -7,5 +7,6 @@ pub(crate) mod metrics;
 pub(crate) mod overlay;
 pub(crate) mod process;
 pub(crate) mod program;
+pub(crate) mod registry;
 pub(crate) mod removal;
 pub(crate) mod test_environment;

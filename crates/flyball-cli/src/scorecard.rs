@@ -71,7 +71,7 @@ enum Source {
 impl Source {
     fn of(program: &Program) -> Self {
         match program {
-            Program::File(_) => Self::Rust,
+            Program::File(_) | Program::Lifecycle => Self::Rust,
             Program::Watches(_) if program.has_roles() => Self::Role,
             Program::Watches(_) => Self::Chart,
         }

@@ -109,7 +109,7 @@ impl Test {
 }
 
 impl Report {
-    /// Creates the report of test cases in a folder: their names, and the messages of those that failed.
+    /// Creates the report of test cases in a directory: their names, and the messages of those that failed.
     pub(crate) fn of_cases<'c>(
         folder: &str,
         cases: impl IntoIterator<Item = (&'c str, Option<&'c str>)>,

@@ -45,7 +45,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Creates a client with this timeout of responses, which trusts whom this machine trusts.
+    /// Creates a client with this timeout of responses, that uses the trust store of this machine.
     pub(crate) fn new(timeout: Duration) -> Result<Self> {
         Self::trusting(Trust::System, timeout)
     }

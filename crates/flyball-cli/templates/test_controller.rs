@@ -42,3 +42,9 @@ async fn chaos_an_outage_changes_nothing() {
     test.apply(SAMPLE).await;
     test.assert_outage_is_harmless(Duration::from_secs(600)).await;
 }
+
+/// Searches for ten seconds, or as long as `flyball explore --budget` tells.
+#[test]
+fn explore_faults_change_nothing() {
+    Explorer::of(operator).sample(SAMPLE).run().assert_clean();
+}

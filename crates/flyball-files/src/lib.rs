@@ -133,10 +133,16 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
 ///
 /// Fails if an existing file cannot be removed, or the new one cannot be created.
 pub fn create_private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
+    create(path, private(&mut OpenOptions::new()))
+}
+
+/// Restricts a file that these options create to its owner: only they can read and write it.
+///
+/// An existing file keeps its permissions.
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    create(path, &mut options)
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
 }
 
 /// Creates a new file: an existing link is removed, and not followed.

@@ -6,7 +6,7 @@
 
 mod convert;
 
-pub use convert::{as_go_numbers, fit_numbers, forget_empty_lists, misfit};
+pub use convert::{as_go_numbers, fit_numbers, misfit, nullify_empty_lists};
 
 use crate::schema::{Id, Node, Presence, Shape, Struct, Text};
 use base64::Engine;
@@ -20,14 +20,14 @@ use serde_json::{Map, Number, Value};
 pub struct Error(pub String);
 
 /// Maximum number of warnings about one document (unknown fields, duplicate keys), as in kube-apiserver.
-pub const MAX_REMARKS: usize = 100;
+pub const MAX_WARNINGS: usize = 100;
 
 /// Approximate maximum size of all warnings about one document in bytes: paths may be as long as the document.
-const MAX_REMARK_BYTES: usize = 64 << 10;
+const MAX_WARNING_BYTES: usize = 64 << 10;
 
 /// Returns true if the limits allow another warning about a document.
-pub fn has_room(remarks: &[String]) -> bool {
-    remarks.len() < MAX_REMARKS && remarks.iter().map(String::len).sum::<usize>() < MAX_REMARK_BYTES
+pub fn has_room(warnings: &[String]) -> bool {
+    warnings.len() < MAX_WARNINGS && warnings.iter().map(String::len).sum::<usize>() < MAX_WARNING_BYTES
 }
 
 /// Decodes a value of a built-in type; adds the paths of unknown fields to `unknown`, up to a limit.
@@ -58,7 +58,7 @@ pub fn zero(node: Node<'_>) -> Value {
 
 /// Converts empty lists and maps to null, and empty bytes in a map to an empty string, because storage does not
 /// distinguish them.
-pub fn forget_empty(node: Node<'_>, value: &mut Value) {
+pub fn nullify_empty(node: Node<'_>, value: &mut Value) {
     let of_bytes = matches!(&node.get().shape, Shape::Map(map)
         if map.values.is_some_and(|id| matches!(node.at(id).get().shape, Shape::Text(Text::Bytes))));
     let nothing = |node: Node<'_>, value: &Value| {
@@ -74,12 +74,12 @@ pub fn forget_empty(node: Node<'_>, value: &mut Value) {
                 if nothing(inner, value) {
                     *value = Value::Null;
                 }
-                forget_empty(inner, value);
+                nullify_empty(inner, value);
             }
         }
         Value::Array(items) => {
             if let Some(inner) = node.items() {
-                items.iter_mut().for_each(|item| forget_empty(inner, item));
+                items.iter_mut().for_each(|item| nullify_empty(inner, item));
             }
         }
         _ => {}

@@ -86,7 +86,7 @@ impl Matcher {
     }
 
     /// Drops the analyzed patterns.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.cached.clear();
     }
 

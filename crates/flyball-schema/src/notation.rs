@@ -10,7 +10,7 @@
 //!   data {}string                    a map from text
 //! struct Container
 //!   name! string                     written even when it is empty
-//!   started? Time                    a value of its own that is left out when it is zero
+//!   started? Time                    a value of its own that is omitted when it is zero
 //!   tty bool                         written unless it is zero or empty
 //!   priority *int32                  written when it is given
 //!   ports []ContainerPort map(containerPort,protocol) merge(containerPort)
@@ -317,7 +317,7 @@ fn merge_by(schema: &mut Schema, flag: &str, arguments: &str) {
 fn number(flag: &str) -> u32 {
     flag.strip_prefix('@')
         .and_then(|number| number.parse().ok())
-        .unwrap_or_else(|| panic!("{flag} is no number of a field"))
+        .unwrap_or_else(|| panic!("{flag} is not the number of a field"))
 }
 
 fn is_scalar(ty: &str) -> bool {

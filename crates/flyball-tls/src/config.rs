@@ -2,11 +2,12 @@
 
 use crate::Identity;
 use crate::verifier::Verifier;
+use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
 /// An error of a certificate, a key or a TLS configuration.
@@ -45,6 +46,21 @@ fn provider() -> Arc<CryptoProvider> {
 ///
 /// Fails if no TLS version is supported.
 pub fn client_config(trust: Trust<'_>) -> Result<ClientConfig, rustls::Error> {
+    Ok(verifying(trust)?.with_no_client_auth())
+}
+
+/// Returns the TLS configuration of a client that presents a certificate if the server asks for one.
+///
+/// # Errors
+///
+/// Fails if no TLS version is supported, or if the certificate or key cannot be used.
+pub fn identified_client_config(trust: Trust<'_>, identity: &Identity) -> Result<ClientConfig, ConfigError> {
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
+    Ok(verifying(trust)?.with_client_auth_cert(vec![certificate], key)?)
+}
+
+fn verifying(trust: Trust<'_>) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, rustls::Error> {
     let provider = provider();
     let verifier = match trust {
         Trust::System => Verifier::new(rustls_native_certs::load_native_certs().certs, &provider),
@@ -54,7 +70,7 @@ pub fn client_config(trust: Trust<'_>) -> Result<ClientConfig, rustls::Error> {
         Trust::Any => Verifier::any(&provider),
     };
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+    Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)))
 }
 
 /// Returns the TLS configuration of a server. If there is a CA, in PEM, clients may present a certificate that it

@@ -9,6 +9,6 @@ mod validity;
 mod verifier;
 
 pub use authority::{Authority, Identity, Purpose};
-pub use config::{ConfigError, Trust, client_config, server_config};
+pub use config::{ConfigError, Trust, client_config, identified_client_config, server_config};
 pub use rcgen::Error as IssueError;
 pub use validity::{Validity, validity};

@@ -23,6 +23,7 @@ use crate::cache::{Entry, Store};
 use crate::error::Result;
 
 use crate::context::{ApplyOutcome, LastKnown, ReconcileSession};
+use crate::ledger::Verb;
 use flyball_core::ObjectKey;
 use http::{HeaderValue, Request, header::CONTENT_TYPE};
 use serde_json::Value;
@@ -57,6 +58,7 @@ impl ReconcileSession {
             && self.would_not_change(store, key, subresource, object, known)
         {
             self.env.applies.count(store.kind().name(), ApplyOutcome::Skipped);
+            self.count_skipped();
             return Ok(known.clone());
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
@@ -71,7 +73,7 @@ impl ReconcileSession {
             .header(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"))
             .body(serde_json::to_vec(object)?)
             .map_err(kube::Error::HttpError)?;
-        let response = self.write(store, key, request).await;
+        let response = self.write(store, key, (Verb::Apply, subresource), known.as_ref(), request).await;
         let before = known.map_or(0, |known| known.resource_version());
         let outcome = match &response {
             Ok(entry) if entry.resource_version() == before => ApplyOutcome::Unchanged,

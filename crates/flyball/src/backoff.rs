@@ -17,6 +17,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "ItemExponentialFailureRateLimiter")]
+#[doc(alias = "default_backoff")]
 pub struct Backoff {
     /// Delay after the first failure.
     pub base_delay: Duration,

@@ -7,6 +7,7 @@
 //! response, the caller must determine whether the write was processed. The client of a leader sends no write,
 //! including retries, unless its [`Gate`] is open, and cancels a write in progress when the gate closes.
 
+mod agent;
 mod discovery;
 mod endpoint;
 mod gate;
@@ -15,6 +16,7 @@ mod pool;
 mod service;
 mod transport;
 
+pub(crate) use agent::{Agent, within_reconcile};
 pub(crate) use endpoint::Endpoint;
 pub use endpoint::connect;
 pub(crate) use gate::Gate;
@@ -74,13 +76,20 @@ struct RequestSender {
     metrics: RequestMetrics,
     rng: Rng,
     gate: Option<Arc<Gate>>,
+    agent: Agent,
 }
 
 impl RetryingClient {
     /// Wraps an endpoint.
-    pub(crate) fn new(endpoint: Endpoint, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        metrics: RequestMetrics,
+        rng: &Rng,
+        gate: Option<Arc<Gate>>,
+        agent: Agent,
+    ) -> Self {
         let Endpoint { sender, namespace } = endpoint;
-        let inner = Arc::new(RequestSender { sender, metrics, rng: rng.fork("client"), gate });
+        let inner = Arc::new(RequestSender { sender, metrics, rng: rng.fork("client"), gate, agent });
         let shared = inner.clone();
         let service = service_fn(move |request| {
             let (inner, span) = (shared.clone(), span(&request));
@@ -123,6 +132,7 @@ impl RequestSender {
     fn send(&self, mut request: Request<Body>) -> impl Future<Output = kube::Result<Response<ResponseBody>>> + Send {
         async move {
             let method = request.method().clone();
+            self.agent.sign(request.headers_mut());
             if request.extensions().get::<NoRetry>().is_some() {
                 let response = self.sender.send(request).await;
                 self.metrics.count(&method, response.as_ref().ok().map(Response::status));
@@ -300,7 +310,7 @@ mod tests {
         let gate = Arc::new(Gate::new("ns/op".into()));
         let metrics = RequestMetrics::default();
         let link = Endpoint { sender: Arc::new(Slow(Duration::from_secs(20))), namespace: "ns".into() };
-        let client = RetryingClient::new(link, metrics, &Rng::from_seed(1), Some(gate.clone()));
+        let client = RetryingClient::new(link, metrics, &Rng::from_seed(1), Some(gate.clone()), Agent::new("op", None));
         let ask = async |method: &str| {
             let (began, request) = (Instant::now(), Request::builder().method(method).uri("/a").body(Vec::new()));
             let response = client.exchange(request.unwrap()).await;

@@ -3,6 +3,7 @@
 //! [`Context`] has the type of the object; the session behind it is the same for all types, and compiled once. This
 //! module is independent of the queues of controllers and of authors' functions.
 
+mod changes;
 mod dynamic;
 mod environment;
 mod finalizer;
@@ -14,7 +15,7 @@ mod recent;
 mod session;
 mod status_writer;
 
-pub(crate) use environment::{Environment, OnError, OnSettled};
+pub(crate) use environment::{Environment, OnError, OnSuccess};
 pub(crate) use generated_names::Reservation;
 pub(crate) use metrics::{ApplyMetrics, ApplyOutcome};
 pub(crate) use session::{DeclaredTypes, LastKnown, Primary, ReconcileSession};
@@ -27,7 +28,6 @@ use crate::kind::{AnyResource, Resource, Type, key_of, type_of};
 use crate::panics::guarded;
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The context of one reconcile: reads, writes, events, time and randomness.
@@ -62,13 +62,19 @@ use std::sync::Arc;
 /// ```
 pub struct Context<K> {
     pub(crate) session: Arc<ReconcileSession>,
-    kind: PhantomData<fn(K)>,
+    object: Arc<K>,
 }
 
-// Types are only used to choose the decoder: the session implements everything else, once for all types.
+// Types are otherwise only used to choose the decoder: the session implements everything else, once for all types.
 impl<K: AnyResource> Context<K> {
-    pub(crate) fn of(session: Arc<ReconcileSession>) -> Self {
-        Self { session, kind: PhantomData }
+    pub(crate) fn of(session: Arc<ReconcileSession>, object: Arc<K>) -> Self {
+        Self { session, object }
+    }
+
+    /// Returns the object that is reconciled, as it was passed to the reconciler. Work on other threads shares it
+    /// without a copy, which takes milliseconds for a large object.
+    pub fn object(&self) -> &Arc<K> {
+        &self.object
     }
 
     /// Returns the client, for requests that the context has no method for.
@@ -158,7 +164,8 @@ impl<K: AnyResource> Context<K> {
     /// # Errors
     ///
     /// When the kind is not declared, when its [cache](crate::Cache) does not select the object, when the API server
-    /// returns an error, or when the object does not decode.
+    /// returns an error, or when the object cannot be decoded.
+    #[doc(alias = "client.Get")]
     pub async fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
         self.get_as(&Type::of::<T>(), key).await
     }
@@ -176,6 +183,8 @@ impl<K: AnyResource> Context<K> {
     /// # Errors
     ///
     /// As for [`get`](Self::get).
+    #[doc(alias = "client.List")]
+    #[doc(alias = "InNamespace")]
     pub async fn list<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<T>> {
         self.list_as(&Type::of::<T>(), namespace).await
     }
@@ -211,6 +220,7 @@ impl<K: AnyResource> Context<K> {
     /// # Errors
     ///
     /// As for [`get`](Self::get); and when no controller [declares](crate::Controller::index) the index.
+    #[doc(alias = "MatchingFields")]
     pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
         self.list_named(NamedIndex::of::<I>(), value, I::values, Some).await
     }
@@ -240,7 +250,9 @@ impl<K: AnyResource> Context<K> {
         let mut objects = Vec::new();
         for (store, known) in self.caches().found_by(&index, value)? {
             let found = self.session.latest_list(store, None, index.ty.is_metadata(), Box::new(|_| known));
-            for (key, entry) in found.await? {
+            let found = found.await?;
+            self.session.record_list(store.kind(), store.namespace(), true, found.len());
+            for (key, entry) in found {
                 let object = self.caches().decode::<T>(store.kind(), &key, &entry);
                 // Objects that the reconcile wrote itself, or read past the cache, are not in the index.
                 let holds = |object: &_| {
@@ -258,7 +270,7 @@ impl<K: AnyResource> Context<K> {
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get). A child that does not decode is an error, since the owner might create another one.
+    /// As for [`get`](Self::get). A child that cannot be decoded is an error, since the owner might create another one.
     pub async fn children<T: Resource>(&self) -> Result<Vec<T>> {
         self.children_as(&Type::of::<T>()).await
     }
@@ -282,6 +294,8 @@ impl<K: AnyResource> Context<K> {
     #[doc(alias = "recorder")]
     #[doc(alias = "EventRecorder")]
     #[doc(alias = "publish")]
+    #[doc(alias = "Recorder")]
+    #[doc(alias = "kopf.info")]
     pub fn event(&self, event: Event) {
         self.session.event(event);
     }
@@ -295,7 +309,7 @@ impl<K: AnyResource> Context<K> {
 /// A clone belongs to the same reconcile, with the same reads and writes.
 impl<K> Clone for Context<K> {
     fn clone(&self) -> Self {
-        Self { session: self.session.clone(), kind: PhantomData }
+        Self { session: self.session.clone(), object: self.object.clone() }
     }
 }
 

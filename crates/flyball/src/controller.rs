@@ -22,6 +22,8 @@ mod predicate;
 mod reconcile;
 mod source;
 mod sources;
+mod start;
+mod unconfirmed;
 mod worker;
 
 pub(crate) use declaration::Declaration;
@@ -106,6 +108,7 @@ pub struct Controller<R: Reconcile> {
 impl<R: Reconcile<Resource: Resource>> Controller<R> {
     /// Creates a controller for the objects of [`Reconcile::Resource`], named after the kind.
     #[doc(alias = "For")]
+    #[doc(alias = "EnqueueRequestForObject")]
     pub fn new(reconciler: R) -> Self {
         Self::with(Type::of::<R::Resource>(), Kind::of::<R::Resource>(), reconciler)
     }
@@ -153,6 +156,7 @@ impl<R: Reconcile> Controller<R> {
     /// The owner is the controller in the owner references of the object, which
     /// [`Context::apply`](crate::Context::apply) sets.
     #[doc(alias = "Owns")]
+    #[doc(alias = "EnqueueRequestForOwner")]
     pub fn owns<T: Resource>(self) -> Self {
         self.owns_as(Type::of::<T>(), Kind::of::<T>())
     }

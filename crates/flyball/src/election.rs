@@ -74,15 +74,19 @@ use tokio::time::{Instant, sleep_until, timeout};
 #[doc(alias = "LeaseLock")]
 #[doc(alias = "peering")]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "LeaderElectionReleaseOnCancel")]
 pub struct LeaderElection {
     /// Name of the lease in the operator's [namespace](crate::Operator::namespace); defaults to the operator's name.
     pub lease: Option<String>,
     /// Time without a renewal after which another replica takes over: 15 seconds, rounded down to whole seconds.
+    #[doc(alias = "LeaseDuration")]
     pub lease_duration: Duration,
     /// Time in which the leader tries to renew the lease before it gives up: 10 seconds.
+    #[doc(alias = "RenewDeadline")]
     pub renew_deadline: Duration,
     /// Interval at which the leader renews the lease: 2 seconds. Other replicas check it at the same interval, with
     /// jitter.
+    #[doc(alias = "RetryPeriod")]
     pub retry_period: Duration,
 }
 
@@ -306,7 +310,7 @@ impl Election {
     fn publish_event(&self, reason: &str, what: &str) {
         let event = Event::normal(reason, format!("{} {what}", self.elector.identity())).action("LeaderElection");
         let kind = Kind::of::<Lease>();
-        self.recorder.record(&kind, &self.leadership.lease, self.elector.uid(), event, self.clock.now());
+        self.recorder.record(&kind, &self.leadership.lease, self.elector.uid(), event, None, self.clock.now());
     }
 
     /// Releases the lease, after the last write.

@@ -49,6 +49,7 @@ impl<T> AnyResource for T where
 
 mod sealed {
     use super::{ApiResource, DynamicObject, Kind, PartialObjectMeta, Resource, Type, TypeMeta, type_name};
+    use serde_json::{Map, Value};
 
     /// The information that identifies the kind of an object in addition to its type: none for a [`Resource`].
     pub trait Decode<T> {
@@ -84,13 +85,18 @@ mod sealed {
         }
 
         fn decode(json: &str, kind: &Kind) -> serde_json::Result<DynamicObject> {
-            let mut object: DynamicObject = serde_json::from_str(json)?;
+            // The type has flattened fields, so its own decoder would copy all fields first.
+            let mut fields: Map<String, Value> = serde_json::from_str(json)?;
+            let metadata = fields.remove("metadata").map(serde_json::from_value).transpose()?.unwrap_or_default();
+            let mut text = |field: &str| match fields.remove(field) {
+                Some(Value::String(text)) => Some(text),
+                _ => None,
+            };
+            let types = text("apiVersion").zip(text("kind")).map(|(api_version, kind)| TypeMeta { api_version, kind });
             // Lists of built-in kinds have no kind in their items, and metadata-only objects have the kind of the
             // metadata.
-            if object.types.as_ref().is_none_or(|types| types.kind == "PartialObjectMetadata") {
-                object.types = Some(kind.types());
-            }
-            Ok(object)
+            let types = types.filter(|types| types.kind != "PartialObjectMetadata").unwrap_or_else(|| kind.types());
+            Ok(DynamicObject { types: Some(types), metadata, data: Value::Object(fields) })
         }
 
         fn is_metadata() -> bool {
@@ -179,6 +185,10 @@ mod tests {
         ] {
             assert_eq!(decode(json), Type::dynamic(&kind), "{json}");
         }
+        // Otherwise, the object is that of its own decoder.
+        let json = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","generation":2},"spec":{"a":[1,"b",{}]},"status":null}"#;
+        assert_eq!(super::decode::<DynamicObject>(json, &kind).unwrap(), serde_json::from_str(json).unwrap());
+        assert!(super::decode::<DynamicObject>(r#"{"metadata":{"name":1}}"#, &kind).is_err());
         let nameless: DynamicObject = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();
         assert_eq!(type_of(&nameless).to_string(), "an object without apiVersion and kind");
     }

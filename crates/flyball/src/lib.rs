@@ -106,6 +106,7 @@ pub mod description;
 mod error;
 mod kind;
 mod latch;
+mod ledger;
 mod memory;
 mod metrics;
 mod offload;
@@ -159,9 +160,10 @@ pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskCo
 pub use queue::RetryRate;
 pub use watcher::{WatchEvent, watch, watch_objects};
 
-/// The queue alone, for benchmarks.
+/// The queue and the ledger alone, for benchmarks.
 #[doc(hidden)]
 pub mod bench {
+    pub use crate::ledger::MeasuredLedger;
     pub use crate::queue::MeasuredQueue;
 }
 

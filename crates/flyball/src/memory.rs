@@ -68,17 +68,17 @@ impl MemoryBudget {
         Self::new(limit.map_or(DEFAULT_BYTES, |limit| limit.saturating_sub(reserved).max(limit / 2)))
     }
 
-    /// Returns the size.
+    /// Returns the budget in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the part that a namespace has beside others.
+    /// Returns the bytes that one of several namespaces may use.
     pub fn share(&self) -> usize {
         self.bytes / 2
     }
 
-    /// Returns the part that a namespace has without others.
+    /// Returns the bytes that a single namespace may use.
     pub fn largest_share(&self) -> usize {
         self.bytes - self.bytes / 4
     }
@@ -134,7 +134,7 @@ impl fmt::Debug for MemoryBudget {
 }
 
 impl MemoryCharge {
-    /// Returns the bytes that are charged.
+    /// Returns the charged bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -4,6 +4,7 @@
 //! metrics. Objects do not pass through it: they go from watchers to caches to queues. No other module imports it.
 
 mod args;
+mod debug;
 mod describe;
 mod guard;
 mod health;
@@ -25,7 +26,7 @@ pub use servers::{HealthServer, MetricsServer, WebhookServer};
 pub use task::{Task, TaskContext};
 
 use crate::cache::{Cache, Plan};
-use crate::context::{OnError, OnSettled};
+use crate::context::{OnError, OnSuccess};
 use crate::controller::{Controller, Declaration, Reconcile};
 use crate::election::LeaderElection;
 use crate::kind::{AnyResource, Resource};
@@ -101,6 +102,8 @@ pub struct Operator {
     installed: Option<String>,
     namespaces: BTreeSet<String>,
     clock: Clock,
+    /// True if long computations run on other threads: unless a clock is set, since these are not reproducible.
+    has_threads: bool,
     rng: Rng,
     instance: Option<String>,
     host: String,
@@ -111,7 +114,7 @@ pub struct Operator {
     tasks: Vec<Task>,
     grace: Duration,
     on_error: Vec<Arc<OnError>>,
-    on_settled: Vec<Arc<OnSettled>>,
+    on_success: Vec<Arc<OnSuccess>>,
     on_panic: Vec<Arc<OnPanic>>,
 }
 
@@ -262,6 +265,7 @@ impl Operator {
             installed: None,
             namespaces: BTreeSet::new(),
             clock: Clock::system(),
+            has_threads: true,
             rng: Rng::from_os(),
             instance: None,
             host: String::new(),
@@ -272,7 +276,7 @@ impl Operator {
             tasks: Vec::new(),
             grace: Duration::from_secs(25),
             on_error: Vec::new(),
-            on_settled: Vec::new(),
+            on_success: Vec::new(),
             on_panic: Vec::new(),
         }
     }
@@ -295,6 +299,8 @@ impl Operator {
     /// Sets the field manager of server-side applies; the operator's name by default.
     ///
     /// Set it for an operator that takes over objects from an operator with another name.
+    #[doc(alias = "FieldOwner")]
+    #[doc(alias = "ForceOwnership")]
     pub fn field_manager(mut self, manager: impl Into<String>) -> Self {
         self.field_manager = Some(manager.into());
         self
@@ -415,9 +421,10 @@ impl Operator {
         self
     }
 
-    /// Sets the clock, the machine's by default.
+    /// Sets the clock, the machine's by default. Then all computations run on the threads of the runtime, so that runs
+    /// are reproducible.
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
+        (self.clock, self.has_threads) = (clock, false);
         self
     }
 
@@ -503,8 +510,8 @@ impl Operator {
     /// Adds a hook that is called with controller and object after each reconcile that leaves no failure to retry: it
     /// succeeded, the object is deleted, or the error waits for a change. It is the counterpart of
     /// [`on_error`](Self::on_error).
-    pub fn on_settled(mut self, hook: impl Fn(&str, &ObjectKey) + Send + Sync + 'static) -> Self {
-        self.on_settled.push(Arc::new(hook));
+    pub fn on_success(mut self, hook: impl Fn(&str, &ObjectKey) + Send + Sync + 'static) -> Self {
+        self.on_success.push(Arc::new(hook));
         self
     }
 
@@ -513,6 +520,7 @@ impl Operator {
     /// they are known, and the message.
     ///
     /// It should be quick. A panic of a [task](Self::task) ends the operator with an error.
+    #[doc(alias = "RecoverPanic")]
     pub fn on_panic(mut self, hook: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.on_panic.push(Arc::new(hook));
         self
@@ -521,6 +529,8 @@ impl Operator {
     /// Adds a background task.
     #[doc(alias = "Runnable")]
     #[doc(alias = "Add")]
+    #[doc(alias = "on.startup")]
+    #[doc(alias = "on.cleanup")]
     pub fn task(mut self, task: Task) -> Self {
         self.tasks.push(task);
         self

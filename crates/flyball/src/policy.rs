@@ -27,7 +27,7 @@
 mod manifests;
 
 use crate::kind::{Kind, Resource};
-use crate::webhook::Scope;
+use crate::webhook::{Scope, scope_methods};
 use k8s_openapi::api::admissionregistration::v1::{MatchCondition, Variable};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
@@ -55,10 +55,11 @@ use std::marker::PhantomData;
 /// # Guarantees
 ///
 /// - It applies to creations and updates through any version of the kind, converted to the version of `T`, and not to
-///   the status and other subresources.
+///   other subresources than the status, to that only [on request](Self::with_status).
 /// - Defaults come first, in the order of declaration; each sees the result of those before it. Rules see the object
 ///   that will be stored, and the first violation is reported.
-/// - Objects that are being deleted are excluded: a rule must not prevent a deletion.
+/// - Objects that are being deleted are excluded, since a rule must not prevent a deletion; they are included
+///   [on request](Self::while_deleting).
 /// - An expression that fails, for example at a missing field, rejects the write, unless the policy is
 ///   [`optional`](Self::optional).
 #[doc(alias = "ValidatingAdmissionPolicy")]
@@ -74,6 +75,8 @@ pub(crate) struct Declaration {
     variables: Vec<Variable>,
     mutations: Vec<Mutation>,
     rules: Vec<Rule>,
+    /// True if the policy applies to objects that are being deleted as well.
+    while_deleting: bool,
 }
 
 /// A change of an object.
@@ -136,7 +139,8 @@ impl<T: Resource> Policy<T> {
     /// Creates a policy without rules.
     pub fn new() -> Self {
         let scope = Scope::of::<T>();
-        let declared = Declaration { scope, variables: Vec::new(), mutations: Vec::new(), rules: Vec::new() };
+        let (variables, mutations, rules) = (Vec::new(), Vec::new(), Vec::new());
+        let declared = Declaration { scope, variables, mutations, rules, while_deleting: false };
         Self { declared, kind: PhantomData }
     }
 
@@ -148,7 +152,7 @@ impl<T: Resource> Policy<T> {
 
     /// Sets a missing field to the value of an expression: `defaults("spec.replicas", "3")`.
     ///
-    /// The path is written as in a [`FieldError`](crate::FieldError), with keys that are no names in brackets:
+    /// The path is written as in a [`FieldError`](crate::FieldError), with keys that are not names in brackets:
     /// `metadata.labels[example.com/tier]`. It does not lead into lists. Missing parents are created.
     pub fn defaults(mut self, path: impl Into<String>, value: impl Into<String>) -> Self {
         self.declared.mutations.push(Mutation::Default { path: path.into(), value: value.into() });
@@ -169,31 +173,22 @@ impl<T: Resource> Policy<T> {
         self
     }
 
-    /// Admits writes for which an expression fails; they are rejected by default.
-    #[doc(alias = "failurePolicy")]
-    pub fn optional(mut self) -> Self {
-        self.declared.scope.optional = true;
+    /// Applies the policy to updates of the status as well: for kinds whose status determines the actions of an
+    /// operator.
+    #[doc(alias = "subresource")]
+    pub fn with_status(mut self) -> Self {
+        self.declared.scope.status = true;
         self
     }
 
-    /// Restricts the policy to objects in namespaces with these labels.
-    pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
-        self.declared.scope.namespaces = Some(selector);
+    /// Applies the policy to objects that are being deleted as well, which anyone who may delete an object can keep
+    /// with a finalizer. The rules have to accept the removal of finalizers, or the objects cannot be deleted.
+    pub fn while_deleting(mut self) -> Self {
+        self.declared.while_deleting = true;
         self
     }
 
-    /// Restricts the policy to objects with these labels.
-    pub fn object_selector(mut self, selector: LabelSelector) -> Self {
-        self.declared.scope.objects = Some(selector);
-        self
-    }
-
-    /// Restricts the policy to writes for which this expression is true, such as `request.userInfo.username !=
-    /// 'admin'`.
-    pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
-        self.declared.scope.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
-        self
-    }
+    scope_methods!("policy", "for which an expression fails");
 
     pub(crate) fn declared(self) -> Declaration {
         self.declared

@@ -9,16 +9,16 @@
 mod exclusions;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use exclusions::Exclusions;
-use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
+use futures_util::{FutureExt, TryFutureExt};
 use http::HeaderValue;
 use http::uri::{Scheme, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::rt::TokioIo;
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tower::{BoxError, Service};
+use tunnel::Target;
 
 /// Environment variables with the proxy of `https` addresses; the first non-empty one is used.
 const HTTPS_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
@@ -51,10 +52,11 @@ pub struct ProxyError {
 
 /// A connection through a proxy failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot connect to {target} through the proxy {proxy}")]
+#[error("cannot connect to {target} through the proxy {proxy} of {source_name}")]
 struct TunnelError {
-    target: String,
+    target: Target,
     proxy: String,
+    source_name: String,
     source: BoxError,
 }
 
@@ -62,6 +64,8 @@ struct TunnelError {
 #[derive(Clone, Debug)]
 struct Proxy {
     url: Uri,
+    /// The variable or the field that sets it.
+    source_name: String,
     authorization: Option<HeaderValue>,
 }
 
@@ -155,7 +159,7 @@ impl Proxy {
             value.set_sensitive(true);
             value
         });
-        Ok(Self { url, authorization })
+        Ok(Self { url, source_name: source_name.to_owned(), authorization })
     }
 }
 
@@ -166,7 +170,7 @@ impl fmt::Display for Proxy {
 }
 
 /// Decodes percent-encoding such as `%40`; invalid sequences are kept.
-fn percent_decoded(text: &str) -> Vec<u8> {
+pub(crate) fn percent_decoded(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -231,18 +235,16 @@ impl Service<Uri> for Connector {
             Ok(None) => return self.tcp.call(address).map(|made| made.map_err(Into::into)).boxed(),
             Ok(Some(proxy)) => proxy,
         };
-        let mut tunnel = Tunnel::new(proxy.url.clone(), self.tcp.clone());
-        if let Some(authorization) = &proxy.authorization {
-            tunnel = tunnel.with_auth(authorization.clone());
+        let Proxy { url, source_name, authorization } = proxy.clone();
+        let (proxy, target) = (proxy.to_string(), Target::of(&address));
+        let connected = self.tcp.call(url).map_err(BoxError::from);
+        async move {
+            let opened = match connected.await {
+                Ok(stream) => tunnel::open(stream, &target, authorization).await.map_err(BoxError::from),
+                Err(error) => Err(error),
+            };
+            opened.map_err(|source| TunnelError { target, proxy, source_name, source }.into())
         }
-        let proxy = proxy.to_string();
-        let target = address.authority().map(ToString::to_string).unwrap_or_default();
-        // A tunnel uses port 443 by default.
-        let address = match (address.port(), address.scheme() == Some(&Scheme::HTTP), address.host()) {
-            (None, true, Some(host)) => format!("http://{host}:80").parse().unwrap_or(address),
-            _ => address,
-        };
-        let made = tunnel.call(address);
-        async move { made.await.map_err(|source| TunnelError { target, proxy, source: source.into() }.into()) }.boxed()
+        .boxed()
     }
 }

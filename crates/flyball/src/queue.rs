@@ -11,16 +11,20 @@
 
 mod barrier;
 mod bucket;
+mod cause;
 mod lane;
 mod measured;
 mod metrics;
+mod snapshot;
 mod state;
 mod table;
 
 pub(crate) use barrier::{Effect, StaleReads, Trigger, Write};
 pub use bucket::RetryRate;
+pub(crate) use cause::{Cause, Causes};
 pub use measured::MeasuredQueue;
 pub(crate) use metrics::{MonitoredQueue, QueueCollector};
+pub(crate) use snapshot::{KeySnapshot, KeyState};
 use state::{HashedKey, Salt};
 pub(crate) use state::{Item, NextStep, Priority, Workers};
 
@@ -64,8 +68,9 @@ struct Intake {
 struct IncomingKey {
     key: HashedKey,
     priority: Priority,
-    /// The change that triggered it, if the key may have made that change itself.
-    trigger: Option<Trigger>,
+    cause: Cause,
+    /// True if the cause is a change that the key may have made itself.
+    may_be_echo: bool,
     since: Instant,
 }
 
@@ -158,17 +163,17 @@ impl Queue {
     }
 
     /// Adds a key.
-    pub(crate) fn add(&self, key: &ObjectKey, priority: Priority) {
-        self.want(key, None, priority);
+    pub(crate) fn add(&self, key: &ObjectKey, priority: Priority, cause: Cause) {
+        self.want(key, cause, false, priority);
     }
 
     /// Adds a key because of a change, unless the key made that change itself.
     pub(crate) fn trigger(&self, key: &ObjectKey, trigger: Trigger, priority: Priority) {
-        self.want(key, Some(trigger), priority);
+        self.want(key, Cause::Change(trigger), true, priority);
     }
 
-    fn want(&self, key: &ObjectKey, trigger: Option<Trigger>, priority: Priority) {
-        let incoming = IncomingKey { key: self.salt.hashed(key), priority, trigger, since: Instant::now() };
+    fn want(&self, key: &ObjectKey, cause: Cause, may_be_echo: bool, priority: Priority) {
+        let incoming = IncomingKey { key: self.salt.hashed(key), priority, cause, may_be_echo, since: Instant::now() };
         let mut intake = lock(&self.intake);
         intake.incoming.push(incoming);
         let sort = intake.awaited || intake.incoming.len() >= MAX_INTAKE;
@@ -221,7 +226,7 @@ impl Queue {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
                     inner.stats.echoes += 1;
                 } else {
-                    inner.state.add(self.salt.hashed(&item.key), priority, now);
+                    inner.state.add(self.salt.hashed(&item.key), priority, Cause::Change(trigger), now);
                 }
             }
             let held = inner.barrier.record_writes(&item.key, writes, now, is_gone);
@@ -230,7 +235,7 @@ impl Queue {
                 return None;
             }
             let work = inner.next(now);
-            // A worker may have waited for the share of this namespace, while this one goes on with another.
+            // A worker may have waited for the share of this namespace, while this one continues with another.
             inner.has_share = inner.waiting > 0 && inner.state.has_next();
             work
         })
@@ -253,7 +258,7 @@ impl Queue {
         self.change(|inner, now| {
             let (uncertain, free) = inner.barrier.listed(store, revision, is_gone);
             for key in inner.state.running_keys().into_iter().chain(uncertain) {
-                inner.state.add(self.salt.hashed(&key), Priority::Fresh, now);
+                inner.state.add(self.salt.hashed(&key), Priority::Fresh, Cause::Relist, now);
             }
             for key in free {
                 inner.state.release(&key, now);
@@ -380,7 +385,7 @@ impl Queue {
         result
     }
 
-    /// Processes the intake, and returns true if a worker waits for more.
+    /// Moves the keys of the intake into the lanes.
     fn sort_in(&self, inner: &mut Contents) {
         inner.unsorted = 0;
         let mut intake = lock(&self.intake);
@@ -414,20 +419,20 @@ impl Contents {
         !self.state.has_fresh() || self.unsorted >= MAX_UNSORTED_RUNS
     }
 
-    fn sort_in(&mut self, IncomingKey { key, priority, trigger, since }: IncomingKey) {
-        if let Some(trigger) = trigger {
-            if self.barrier.is_echo(key.key(), &trigger, &[]) {
+    fn sort_in(&mut self, IncomingKey { key, priority, cause, may_be_echo, since }: IncomingKey) {
+        if let (Cause::Change(trigger), true) = (&cause, may_be_echo) {
+            if self.barrier.is_echo(key.key(), trigger, &[]) {
                 self.stats.echoes += 1;
                 return;
             }
             if self.state.is_running(&key) {
                 let meanwhile = self.meanwhile.entry(key.key().clone()).or_default();
                 if meanwhile.len() < MAX_CONCURRENT_CHANGES {
-                    return meanwhile.push((trigger, priority));
+                    return meanwhile.push((trigger.clone(), priority));
                 }
             }
         }
-        self.state.add(key, priority, since);
+        self.state.add(key, priority, cause, since);
     }
 
     fn next(&mut self, now: Instant) -> Option<Work> {

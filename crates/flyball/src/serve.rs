@@ -145,7 +145,7 @@ mod tests {
         address
     }
 
-    async fn ask(stream: &mut TcpStream, path: &str) -> String {
+    async fn send(stream: &mut TcpStream, path: &str) -> String {
         stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await.unwrap();
         let mut text = vec![0; 1024];
         let read = stream.read(&mut text).await.unwrap();
@@ -164,19 +164,19 @@ mod tests {
         let (mut waits, mut started, mut idle) =
             (connect().await.unwrap(), connect().await.unwrap(), connect().await.unwrap());
         waits.write_all(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        assert!(ask(&mut idle, "/").await.contains("hello"));
+        assert!(send(&mut idle, "/").await.contains("hello"));
         started.write_all(b"GET / HT").await.unwrap();
         sleep(Duration::from_millis(50)).await;
         let mut fourth = connect().await.unwrap();
-        assert!(ask(&mut fourth, "/").await.contains("hello"));
+        assert!(send(&mut fourth, "/").await.contains("hello"));
         assert!(is_closed(&mut idle).await, "the connection was idle");
         let mut fifth = connect().await.unwrap();
-        assert!(ask(&mut fifth, "/").await.contains("hello"));
+        assert!(send(&mut fifth, "/").await.contains("hello"));
         assert!(is_closed(&mut fourth).await);
         fifth.write_all(b"GET").await.unwrap();
         sleep(Duration::from_millis(50)).await;
         let mut sixth = connect().await.unwrap();
-        assert!(ask(&mut sixth, "/").await.contains("hello"));
+        assert!(send(&mut sixth, "/").await.contains("hello"));
         assert!(is_closed(&mut started).await, "the slowest");
         assert!(!is_closed(&mut waits).await);
     }

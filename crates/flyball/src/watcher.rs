@@ -368,7 +368,7 @@ fn apply_step(step: Step, session: &mut Session, writer: &mut Writer, metrics: &
         },
         Step::Lost(error) => {
             metrics.lost.inc();
-            tracing::warn!(kind = %writer.store().kind(), error, "skipping an unreadable object of the watch");
+            tracing::warn!(kind = %writer.store().kind(), error, "cannot decode object; skipping it");
         }
         Step::Nothing | Step::Stop(_) => {}
     }

@@ -91,7 +91,7 @@ pub(crate) use manifests::{Target, WebhookAddress, cluster_rules, convert_crd, m
 pub(crate) use metrics::WebhookMetrics;
 pub use request::{AdmissionRequest, Operation};
 pub(crate) use rotator::CertificateRotator;
-pub(crate) use scope::{ADMISSION, Scope};
+pub(crate) use scope::{ADMISSION, Scope, scope_methods};
 pub(crate) use service::OperatorState;
 pub use service::Webhooks;
 pub use verdict::Verdict;
@@ -229,6 +229,8 @@ impl<T: Resource + Serialize> Webhook<T> {
     /// Adds a validator of creations and updates.
     #[doc(alias = "CustomValidator")]
     #[doc(alias = "ValidatingWebhook")]
+    #[doc(alias = "WithValidator")]
+    #[doc(alias = "on.validate")]
     pub fn validates(mut self, validator: impl Validator<T>) -> Self {
         self.declared.validates = Some(Arc::new(ValidationHandler(validator, PhantomData)));
         self
@@ -237,6 +239,8 @@ impl<T: Resource + Serialize> Webhook<T> {
     /// Adds a defaulter of creations and updates.
     #[doc(alias = "CustomDefaulter")]
     #[doc(alias = "MutatingWebhook")]
+    #[doc(alias = "WithDefaulter")]
+    #[doc(alias = "on.mutate")]
     pub fn defaults(mut self, defaulter: impl Defaulter<T>) -> Self {
         self.declared.defaults = Some(Arc::new(DefaultingHandler(defaulter, PhantomData)));
         self
@@ -277,37 +281,13 @@ impl<T: Resource + Serialize> Webhook<T> {
         self
     }
 
-    /// Admits writes while the webhook cannot be called; they are rejected by default.
-    #[doc(alias = "failurePolicy")]
-    pub fn optional(mut self) -> Self {
-        self.declared.scope.optional = true;
-        self
-    }
-
     /// Sets the timeout of calls, in whole seconds from 1 to 30: 10 by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.declared.timeout = Duration::from_secs(timeout.as_secs().clamp(1, 30));
         self
     }
 
-    /// Restricts the webhook to objects in namespaces with these labels.
-    pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
-        self.declared.scope.namespaces = Some(selector);
-        self
-    }
-
-    /// Restricts the webhook to objects with these labels.
-    pub fn object_selector(mut self, selector: LabelSelector) -> Self {
-        self.declared.scope.objects = Some(selector);
-        self
-    }
-
-    /// Restricts the webhook to writes for which this CEL expression is true, such as
-    /// `!has(object.metadata.deletionTimestamp)`.
-    pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
-        self.declared.scope.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
-        self
-    }
+    scope_methods!("webhook", "while the webhook cannot be called");
 
     pub(crate) fn declared(self) -> Declaration {
         self.declared

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The folder of test cases.
+/// The directory of test cases.
 pub(crate) const DIRECTORY: &str = "tests/e2e";
 /// The file with the settings of a suite.
 const SETTINGS: &str = "kuttl-test.yaml";
@@ -23,7 +23,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Upper limit of all timeouts. It applies where KUTTL has no timeout.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The test cases of a project, and what they have in common.
+/// The test cases of a project, and their common settings.
 #[derive(Debug)]
 pub(crate) struct Suite {
     pub(crate) cases: Vec<Case>,
@@ -39,7 +39,7 @@ pub(crate) struct Suite {
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// The folder of its files, in which its commands run.
+    /// The directory of its files, in which its commands run.
     pub(super) folder: PathBuf,
     pub(super) steps: Vec<Step>,
 }
@@ -154,7 +154,7 @@ fn not_background<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::E
 }
 
 impl Suite {
-    /// Reads the test cases of a project; none if it has no such folder.
+    /// Reads the test cases of a project; none if it has no such directory.
     ///
     /// # Errors
     ///

@@ -251,7 +251,7 @@ impl CaseRunner<'_> {
     }
 }
 
-/// Runs a command in a folder; returns the reason if it fails. After the timeout, its process group is killed.
+/// Runs a command in a directory; returns the reason if it fails. After the timeout, its process group is killed.
 async fn run_command(
     shell: &StepCommand,
     limit: Duration,

@@ -12,7 +12,7 @@ use http::{Request, Response, StatusCode};
 use std::env;
 use std::fs;
 use std::io::{BufRead, stdin};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::{Host, Url};
 
@@ -24,12 +24,7 @@ const MAX_REDIRECTS: usize = 5;
 const AGENT: &str = concat!("flyball/", env!("CARGO_PKG_VERSION"));
 
 /// Flags of Helm that are rejected, with the reason and the remedy.
-const UNSUPPORTED: [(&str, &str, &str); 4] = [
-    (
-        "--verify",
-        "provenance files are not verified",
-        "verify the archive with Helm, and pass the file: helm pull --verify CHART",
-    ),
+const UNSUPPORTED: [(&str, &str, &str); 3] = [
     (
         "--cert-file",
         "client certificates are not sent",
@@ -51,6 +46,10 @@ pub(crate) struct Access {
     /// Configurations with credentials of registries.
     files: Vec<PathBuf>,
     has_plain_http: bool,
+    /// The keys that sign charts, if charts are verified.
+    keyring: Option<PathBuf>,
+    /// True if provenance files are saved beside archives.
+    keeps_provenance: bool,
 }
 
 impl Access {
@@ -61,7 +60,7 @@ impl Access {
     /// If a flag is not supported, or a file cannot be read.
     pub(crate) fn new(args: &AccessArgs) -> Result<Self> {
         let has_client_certificate = args.cert_file.is_some() || args.key_file.is_some();
-        let is_set = [args.verify, has_client_certificate, args.insecure_skip_tls_verify, args.pass_credentials];
+        let is_set = [has_client_certificate, args.insecure_skip_tls_verify, args.pass_credentials];
         if let Some((_, (flag, why, remedy))) = is_set.iter().zip(UNSUPPORTED).find(|(is_set, _)| **is_set) {
             return Err(Error::new(format!("{flag} is not supported: {why}")).hint(remedy));
         }
@@ -75,7 +74,28 @@ impl Access {
             None => helm_file().into_iter().chain(credentials::path()).collect(),
         };
         let web = Web::trusting(trust, TIMEOUT)?;
-        Ok(Self { web, login: login(args)?, files, has_plain_http: args.plain_http })
+        Ok(Self {
+            web,
+            login: login(args)?,
+            files,
+            has_plain_http: args.plain_http,
+            keyring: keyring(args),
+            keeps_provenance: args.verify,
+        })
+    }
+
+    /// Saves provenance files beside archives, also if they are not verified.
+    pub(crate) fn keep_provenance(mut self) -> Self {
+        self.keeps_provenance = true;
+        self
+    }
+
+    pub(super) fn keyring(&self) -> Option<&Path> {
+        self.keyring.as_deref()
+    }
+
+    pub(super) fn keeps_provenance(&self) -> bool {
+        self.keeps_provenance
     }
 
     pub(super) fn web(&self) -> Web {
@@ -145,6 +165,17 @@ impl Access {
             _ => error,
         }
     }
+}
+
+/// Returns the keyring of `--verify`; by default, that of Helm.
+pub(crate) fn keyring(args: &AccessArgs) -> Option<PathBuf> {
+    let default = || {
+        let of_variable = env::var_os("GNUPGHOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let folder = of_variable.unwrap_or_else(|| env::home_dir().unwrap_or_default().join(".gnupg"));
+        let files = ["pubring.gpg", "pubring.kbx"].map(|name| folder.join(name));
+        files.iter().find(|file| file.exists()).unwrap_or(&files[0]).clone()
+    };
+    args.verify.then(|| args.keyring.as_ref().map_or_else(default, PathBuf::from))
 }
 
 /// Reads the credentials on the command line.

@@ -1,4 +1,4 @@
-//! Archives of charts: checked, unpacked, and packed from folders.
+//! Archives of charts: checked, unpacked, and packed from directories.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::image::files::ImageFile;
@@ -24,7 +24,25 @@ pub(crate) struct Archive {
     pub(crate) bytes: Bytes,
     /// Reference and digest of the manifest, if a registry has the chart.
     pub(crate) manifest: Option<(String, String)>,
+    /// The provenance file, if it is kept.
+    pub(crate) provenance: Option<Bytes>,
+    /// The signature, if it was verified.
+    pub(crate) signature: Option<Signature>,
 }
+
+/// A valid signature of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// User ID of the signer.
+    pub(crate) signer: String,
+    /// Fingerprint of the key.
+    pub(crate) fingerprint: String,
+    /// Digest of the archive.
+    pub(crate) digest: String,
+}
+
+/// Ending of the name of a provenance file, after that of the archive.
+pub(crate) const PROVENANCE: &str = "prov";
 
 impl Archive {
     /// Checks that some bytes are the archive of a chart.
@@ -46,7 +64,7 @@ impl Archive {
         if !is_file_name(file) {
             return Err(Error::new(format!("{}: {file:?} is not a file name", what())));
         }
-        Ok(Self { name, version, file: file.to_owned(), bytes, manifest: None })
+        Ok(Self { name, version, file: file.to_owned(), bytes, manifest: None, provenance: None, signature: None })
     }
 
     /// The same for a download, whose file name is that in the URL.
@@ -57,15 +75,19 @@ impl Archive {
         Self::new(bytes, file, &super::access::display_url(url))
     }
 
-    /// Writes the archive into a folder, and returns its path.
+    /// Writes the archive, and its provenance file if it is kept, into a directory, and returns its path.
     pub(crate) fn save(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join(&self.file);
-        let written = flyball_files::Replace::default().write(&path, &self.bytes);
-        written.context(format!("cannot write {}", path.display()))?;
+        let beside = folder.join(format!("{}.{PROVENANCE}", self.file));
+        let provenance = self.provenance.as_ref().map(|provenance| (&beside, provenance));
+        for (path, bytes) in [Some((&path, &self.bytes)), provenance].into_iter().flatten() {
+            let written = flyball_files::Replace::default().write(path, bytes);
+            written.context(format!("cannot write {}", path.display()))?;
+        }
         Ok(path)
     }
 
-    /// Unpacks the archive into a new folder of the chart's name.
+    /// Unpacks the archive into a new directory of the chart's name.
     pub(crate) fn unpack(&self, into: &Path) -> Result<PathBuf> {
         let folder = into.join(&self.name);
         if fs::symlink_metadata(&folder).is_ok() {
@@ -84,14 +106,14 @@ impl Archive {
     }
 }
 
-/// Writes a file of a chart into its folder, which has no links.
+/// Writes a file of a chart into its directory, which has no links.
 fn write_new(folder: &Path, file: &File) -> io::Result<()> {
     let path = folder.join(&file.path);
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     OpenOptions::new().write(true).create_new(true).open(&path)?.write_all(&file.data)
 }
 
-/// Packs the chart in a folder. The bytes depend on its files, and on `SOURCE_DATE_EPOCH` if it is set.
+/// Packs the chart in a directory. The bytes depend on its files, and on `SOURCE_DATE_EPOCH` if it is set.
 pub(crate) fn pack(folder: &Path) -> Result<Archive> {
     let what = || format!("cannot pack {}", folder.display());
     let chart = Chart::open(folder).context(what())?;
@@ -106,7 +128,7 @@ pub(crate) fn pack(folder: &Path) -> Result<Archive> {
     Archive::new(bytes.into(), &file, &folder.display().to_string())
 }
 
-/// Returns true if a string names a file in a folder.
+/// Returns true if a string names a file in a directory.
 pub(super) fn is_file_name(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '\\']) && !text.contains(char::is_control)
 }

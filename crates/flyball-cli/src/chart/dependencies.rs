@@ -23,19 +23,19 @@ mod list;
 
 pub(crate) use list::list;
 
-/// Prefix of repositories that are folders.
+/// Prefix of repositories that are directories.
 const FILE: &str = "file://";
 /// Limit of the subcharts that a chart names.
 const MAX_DEPENDENCIES: usize = 1_000;
-/// Files and folders that mark the root of a project.
+/// Files and directories that mark the root of a project.
 const ROOTS: [&str; 2] = ["PROJECT", ".git"];
 
 /// Origin of a subchart.
 #[derive(Debug)]
 enum Origin {
-    /// The folder `charts/`.
+    /// The directory `charts/`.
     Vendored,
-    /// Another folder of the project.
+    /// Another directory of the project.
     Folder(PathBuf),
     Repository(String),
     Registry(OciChart),
@@ -51,7 +51,7 @@ pub(crate) struct Dependencies<'a> {
 }
 
 impl<'a> Dependencies<'a> {
-    /// Opens a chart in a folder.
+    /// Opens a chart in a directory.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl<'a> Dependencies<'a> {
         Ok(Origin::Repository(repository.clone()))
     }
 
-    /// Returns a folder of the project that a `file://` URL names.
+    /// Returns a directory of the project that a `file://` URL names.
     fn resolve_file_url(&self, path: &str) -> Result<PathBuf> {
         let joined = self.folder.join(path);
         let what = || format!("directory {} not found", joined.display());
@@ -265,7 +265,7 @@ impl<'a> Dependencies<'a> {
             true => Ok(()),
             false => {
                 Err(Error::new(format!("{} has version {}, not {}", path.display(), chart.version(), range.text()))
-                    .hint("change the version in Chart.yaml, or replace the folder"))
+                    .hint("change the version in Chart.yaml, or replace the directory"))
             }
         }
     }
@@ -369,7 +369,7 @@ fn with_dependency(error: Error, dependency: &Dependency) -> Error {
     error.within(&format!("dependency {}", dependency.name))
 }
 
-/// Returns the project that a chart belongs to: the next folder above with a project file, else the chart's parent.
+/// Returns the project that a chart belongs to: the next directory above with a project file, else the chart's parent.
 fn root_of(chart: &Path) -> PathBuf {
     let is_root = |folder: &&Path| ROOTS.iter().any(|name| folder.join(name).exists());
     let parent = chart.parent().filter(|parent| parent.components().any(|part| matches!(part, Component::Normal(_))));

@@ -3,6 +3,7 @@
 use super::access::{self, Access, display_url};
 use super::archive::{Archive, MAX_ARCHIVE_BYTES};
 use super::oci::OciChart;
+use super::provenance;
 use super::range::{self, Range};
 use crate::error::{Error, Result, ResultExt};
 use crate::image::{digest, hex};
@@ -143,11 +144,13 @@ impl Index {
                 .hint("nothing was written; the archive was changed, or the index is out of date: contact its owner"));
             }
         }
-        Archive::of_url(bytes, &url)
+        let mut archive = Archive::of_url(bytes, &url)?;
+        provenance::attach_of_url(access, &mut archive, &url, &self.repository).await?;
+        Ok(archive)
     }
 }
 
-/// Resolves an address of an index as Helm does: relative to the folder of the repository, and with its query. Other
+/// Resolves an address of an index as Helm does: relative to the directory of the repository, and with its query. Other
 /// servers do not get the query, which may contain a token.
 fn resolve(repository: &Url, reference: &str) -> Result<Url> {
     if let Ok(url) = Url::parse(reference) {

@@ -2,6 +2,7 @@
 
 use super::access::Access;
 use super::archive::{Archive, MAX_ARCHIVE_BYTES};
+use super::provenance;
 use super::range::{self, Range};
 use crate::error::{Error, Result};
 use crate::image::manifest::Manifest;
@@ -104,7 +105,7 @@ impl OciChart {
     ///
     /// # Errors
     ///
-    /// If it is not available, is no chart, or has another digest.
+    /// If it is not available, is not a chart, or has another digest.
     pub(crate) async fn fetch(&self, access: &Access, is_named: bool, range: &Range) -> Result<Archive> {
         let shown = self.url();
         let mut registry = self.connect(access, is_named).await?;
@@ -148,6 +149,11 @@ impl OciChart {
         let mut archive = Archive::new(bytes, &file, &what)?;
         let reference = format!("{}{label}", shown.trim_start_matches(SCHEME));
         archive.manifest = Some((reference, actual));
+        provenance::attach(access, &mut archive, async {
+            let layer = provenance_layer(&manifest, &what)?;
+            registry.download_blob(&layer.digest, provenance::MAX_BYTES, &mut |_, _| {}).await
+        })
+        .await?;
         Ok(archive)
     }
 }
@@ -175,6 +181,13 @@ fn layer(manifest: &[u8], what: &str) -> Result<Descriptor> {
     Ok(layer.clone())
 }
 
+/// Returns the provenance file that a manifest names.
+fn provenance_layer(manifest: &[u8], what: &str) -> Result<Descriptor> {
+    let manifest = Manifest::read(&format!("manifest of {what}"), manifest)?;
+    let layer = manifest.layers.into_iter().find(|layer| layer.media_type == provenance::MEDIA_TYPE);
+    layer.ok_or_else(|| Error::new(format!("{what} was pushed without a provenance file")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +204,7 @@ mod tests {
             ("oci://r.io/site:1.0.0", Some("1.0.1"), Err("chart reference and version mismatch: 1.0.1 is not 1.0.0")),
             ("oci://r.io/site@sha256:12", None, Err("expected @sha256:DIGEST")),
             ("oci://r.io", None, Err("it has no path")),
-            ("oci://r.io/Site", None, Err("is not an image name")),
+            ("oci://r.io/Site", None, Err("\"r.io/Site:latest\" is not an image: expected lower case letters")),
             ("oci://me@r.io/site", None, Err("expected @sha256:DIGEST")),
         ] {
             match (OciChart::parse(text, version), expected) {

@@ -4,6 +4,7 @@ use super::access::{self, Access};
 use super::archive::{Archive, MAX_ARCHIVE_BYTES};
 use super::index::Index;
 use super::oci::{OciChart, SCHEME};
+use super::provenance;
 use super::range::Range;
 use crate::error::{Error, Result};
 use crate::files::private::PrivateDirectory;
@@ -13,7 +14,7 @@ use url::Url;
 /// A requested chart, in the words of Helm.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request<'r> {
-    /// A folder, an archive, a URL, a reference to a registry, or a name in the repository.
+    /// A directory, an archive, a URL, a reference to a registry, or a name in the repository.
     pub(crate) chart: &'r str,
     /// URL of the repository.
     pub(crate) repository: Option<&'r str>,
@@ -26,7 +27,7 @@ pub(crate) struct Request<'r> {
 /// Source of a chart.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// A folder or an archive on this machine.
+    /// A directory or an archive on this machine.
     Local(PathBuf),
     Remote(RemoteSource),
 }
@@ -131,7 +132,9 @@ impl RemoteSource {
         match self {
             Self::Url(url) => {
                 let bytes = access.download(url, url, MAX_ARCHIVE_BYTES, &access::display_url(url)).await?;
-                Archive::of_url(bytes, url)
+                let mut archive = Archive::of_url(bytes, url)?;
+                provenance::attach_of_url(access, &mut archive, url, url).await?;
+                Ok(archive)
             }
             Self::Repository { repository, name, range } => {
                 let index = Index::fetch(access, repository).await?;
@@ -141,7 +144,7 @@ impl RemoteSource {
         }
     }
 
-    /// Fetches the chart into a temporary folder. Charts of one process have different numbers.
+    /// Fetches the chart into a temporary directory. Charts of one process have different numbers.
     ///
     /// # Errors
     ///

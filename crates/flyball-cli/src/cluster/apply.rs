@@ -31,8 +31,8 @@ const ESTABLISHED_POLL: Duration = Duration::from_millis(20);
 /// Files of kustomize, which list others.
 const KUSTOMIZATIONS: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 
-/// Reads the objects of a file, or of all YAML and JSON files of a folder in the order of their names. Files of
-/// kustomize in the folder are skipped.
+/// Reads the objects of a file, or of all YAML and JSON files of a directory in the order of their names. Files of
+/// kustomize in the directory are skipped.
 ///
 /// # Errors
 ///

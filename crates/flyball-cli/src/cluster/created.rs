@@ -10,7 +10,7 @@ use crate::files::private::state_directory;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a file, in bytes.
@@ -38,7 +38,9 @@ impl CreatedObjects {
             .context(format!("cannot create {}", folder.display()))?;
         let path = folder.join(format!("made-{pid}.json"));
         let what = || format!("cannot write {}", path.display());
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).context(what())?;
+        let file = flyball_files::private(OpenOptions::new().write(true).create(true).truncate(true))
+            .open(&path)
+            .context(what())?;
         file.try_lock().context(what())?;
         let mut created = Self { parts: Vec::new(), samples: Vec::new(), file, path: path.clone() };
         created.write(&json!({"url": url})).context(what())?;

@@ -31,7 +31,7 @@ impl EmbeddedCluster {
         let kubeconfig = folder.path().join("kubeconfig");
         let options = Options::system().context("cannot start a cluster")?;
         let endpoint = Endpoint::bind(0, &options.clock).await.context("cannot start a cluster")?;
-        let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
+        let cluster = Cluster::new(endpoint.aggregating(options)).with_certificate(endpoint.certificate());
         kubeconfig::write(&kubeconfig, &endpoint.kubeconfig(name))?;
         if nodes > 0 {
             let nodes = Nodes::new("node", usize::try_from(nodes).unwrap_or(usize::MAX));

@@ -10,6 +10,9 @@ use serde_json::Value;
 /// <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// Number of objects of one page of a list.
+const PAGE: usize = 500;
+
 /// Hint to an error about a kind that the cluster does not have.
 pub(crate) const KINDS_HINT: &str = "custom kinds need a CustomResourceDefinition; list them: flyball get crds";
 
@@ -41,6 +44,23 @@ impl Kind {
     pub(crate) fn api_version(&self) -> String {
         let Self { group, version, .. } = self;
         if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
+    }
+
+    /// Lists all objects, page by page. The query selects them, such as `labelSelector=…`; it may be empty.
+    pub(crate) async fn list(&self, client: &Client, namespace: Option<&str>, query: &str) -> Result<Vec<Value>> {
+        let what = || format!("cannot list {}", self.plural);
+        let (path, mut found, mut next) = (self.path(namespace, None), Vec::new(), String::new());
+        loop {
+            let page = format!("{path}?limit={PAGE}&{query}{next}");
+            let response: Value =
+                client.request(Request::get(page).body(Vec::new()).context(what())?).await.context(what())?;
+            let token = response["metadata"]["continue"].as_str().filter(|token| !token.is_empty());
+            next = token.map(|token| format!("&continue={token}")).unwrap_or_default();
+            found.extend(self.items(response));
+            if next.is_empty() {
+                return Ok(found);
+            }
+        }
     }
 
     /// Returns the objects of a response: the items of a list, or the object. Items get the kind, which lists omit.

@@ -44,6 +44,25 @@ impl fmt::Display for BreakingChange {
 
 /// Rejects breaking changes of definitions, unless they are forced.
 pub(crate) async fn check(connection: &Connection, definitions: &[Value], force: bool) -> Result<()> {
+    let changes = find(connection, definitions).await?;
+    if changes.is_empty() || force {
+        return Ok(());
+    }
+    Err(Error::new(format!("the change would break stored objects:{}", list(&changes)))
+        .hint("change the objects first, or add the schema as a new version; override with --force"))
+}
+
+/// Lists breaking changes, one on a line.
+pub(crate) fn list(changes: &[BreakingChange]) -> String {
+    let mut lines: Vec<String> = changes.iter().take(MAX_LISTED).map(|change| format!("\n  {change}")).collect();
+    if changes.len() > MAX_LISTED {
+        lines.push(format!("\n  and {} more", changes.len() - MAX_LISTED));
+    }
+    lines.concat()
+}
+
+/// Returns the breaking changes of definitions.
+pub(crate) async fn find(connection: &Connection, definitions: &[Value]) -> Result<Vec<BreakingChange>> {
     let mut changes = Vec::new();
     for definition in definitions {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
@@ -56,15 +75,7 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
         }
         changes.extend(breaking_changes(connection, definition).await?);
     }
-    if changes.is_empty() || force {
-        return Ok(());
-    }
-    let mut lines: Vec<String> = changes.iter().take(MAX_LISTED).map(|change| format!("\n  {change}")).collect();
-    if changes.len() > MAX_LISTED {
-        lines.push(format!("\n  and {} more", changes.len() - MAX_LISTED));
-    }
-    Err(Error::new(format!("the change would break stored objects:{}", lines.concat()))
-        .hint("change the objects first, or add the schema as a new version; override with --force"))
+    Ok(changes)
 }
 
 /// Returns the breaking changes of a definition for the stored objects.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 /// Polling interval of objects in a cluster.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Polls until the attempt returns `Ok`. After the timeout, returns the last `Err`, which holds what is missing.
+/// Polls until the attempt returns `Ok`. After the timeout, returns the last `Err`, which contains the reason.
 ///
 /// At least one attempt is made. An error of an attempt ends the wait.
 #[doc(alias = "PollUntilContextTimeout")]

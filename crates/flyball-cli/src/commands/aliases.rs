@@ -2,11 +2,13 @@
 
 use crate::error::Error;
 
-const NO_OLM: &str =
-    "flyball render --image IMAGE, or flyball deploy: bundles and the Operator Lifecycle Manager are not supported yet";
+const BUNDLE: &str = "flyball bundle create --image IMAGE";
+const PUBLISH: &str = "flyball bundle publish";
+const SUBSCRIBE: &str = "flyball deploy --image IMAGE, or flyball olm install and a Subscription to a published bundle";
 const RUN_WATCHES: &str = "flyball run, in the directory of watches.yaml";
 const NO_RELEASES: &str = "flyball create api --chart CHART, whose operator installs the chart for each object, \
                            or the program helm for a release without an operator";
+const NO_ARCHIVES: &str = "the program helm; flyball image build packs the chart with its operator";
 const HELM_READS: &str = "the program helm, which reads the releases of operators";
 
 /// Beginnings of command lines, and the equivalent command.
@@ -19,37 +21,46 @@ const INSTEAD: &[(&str, &str)] = &[
     ("ansible-operator", RUN_WATCHES),
     ("build-installer", "flyball render --image IMAGE"),
     ("build", "cargo build, or flyball image build"),
-    ("bundle", NO_OLM),
-    ("bundle-build", NO_OLM),
-    ("catalog-build", NO_OLM),
+    ("bundle-build", PUBLISH),
+    ("bundle-push", PUBLISH),
+    ("catalog-build", "flyball catalog render"),
     ("cleanup", "flyball undeploy"),
     ("docker-build", "flyball image build --tag IMAGE"),
     ("docker-buildx", "flyball image build --tag IMAGE --platform linux/amd64,linux/arm64"),
     ("docker-push", "flyball image push IMAGE"),
     ("fmt", "cargo fmt"),
-    ("generate bundle", NO_OLM),
+    ("generate bundle", BUNDLE),
     ("generate crds", "flyball manifests"),
     ("generate k8s", "cargo build: the types derive what they need, and nothing has to be generated"),
     ("generate kustomize", "flyball manifests, which writes kustomization.yaml as well"),
     ("generate openapi", "flyball manifests: schemas are in the definitions"),
-    ("generate packagemanifests", NO_OLM),
+    ("generate packagemanifests", BUNDLE),
     ("helm create", "flyball create api, which writes a chart"),
     ("helm get", HELM_READS),
     ("helm history", HELM_READS),
     ("helm install", NO_RELEASES),
     ("helm list", HELM_READS),
     ("helm ls", HELM_READS),
+    ("helm package", NO_ARCHIVES),
+    ("helm push", NO_ARCHIVES),
+    ("helm registry", "--username and --password-stdin"),
     ("helm repo", "--repo URL: repositories have no aliases"),
     ("helm rollback", "flyball apply: restore the custom resource, and the operator upgrades the release"),
+    ("helm search", "flyball helm show chart NAME --repo URL"),
     ("helm status", HELM_READS),
+    ("helm test", HELM_READS),
     ("helm uninstall", "flyball delete: the operator uninstalls the releases of deleted custom resources"),
     ("helm upgrade", "flyball apply: the operator upgrades the release when the custom resource changes"),
+    ("helm version", "flyball --version"),
     ("helm-operator", RUN_WATCHES),
     ("new", "flyball init --domain acme.io redis-operator, with --helm or --ansible if not in Rust"),
-    ("olm", NO_OLM),
+    ("olm-catalog", BUNDLE),
+    ("opm", "flyball catalog"),
+    ("pkgman-to-bundle", BUNDLE),
     ("run --local", "flyball run: it always runs the operator on this machine"),
-    ("run bundle", NO_OLM),
-    ("run packagemanifests", NO_OLM),
+    ("run bundle", SUBSCRIBE),
+    ("run packagemanifests", SUBSCRIBE),
+    ("test local", "flyball test"),
     ("up", "flyball run"),
     ("vet", "cargo clippy, flyball lint"),
 ];

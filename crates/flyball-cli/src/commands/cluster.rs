@@ -62,6 +62,27 @@ pub(crate) fn kubeconfig(name: &str) -> Result<Option<PathBuf>> {
     Ok(record.filter(|_| is_running).map(|record| record.own_kubeconfig))
 }
 
+/// A cluster that runs on this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalCluster {
+    pub(crate) name: String,
+    pub(crate) pid: i32,
+    /// Path of its own kubeconfig, with all permissions.
+    pub(crate) kubeconfig: PathBuf,
+}
+
+/// Finds the cluster on this machine that serves at a URL.
+pub(crate) fn find_by_url(url: &str) -> Result<Option<LocalCluster>> {
+    let url = url.trim_end_matches('/');
+    for files in record::Files::all()? {
+        let (is_running, record) = files.find()?;
+        if let Some(record) = record.filter(|record| is_running && record.url.trim_end_matches('/') == url) {
+            return Ok(Some(LocalCluster { name: record.name, pid: record.pid, kubeconfig: record.own_kubeconfig }));
+        }
+    }
+    Ok(None)
+}
+
 pub(crate) fn cmd_cluster(args: ClusterArgs, verbose: u8) -> Result<()> {
     match args.command {
         Command::Up(args) => up::cmd_up(args, verbose),

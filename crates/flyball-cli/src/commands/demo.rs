@@ -32,6 +32,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Demonstrate an operator: create, change, repair and delete its resources
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball demo
+  flyball demo visitors --keep     keeps the control plane running for kubectl")]
 pub(crate) struct DemoArgs {
     /// Operator to demonstrate
     #[arg(default_value = "vmgroup")]

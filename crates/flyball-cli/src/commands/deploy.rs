@@ -11,7 +11,7 @@ use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::operator::removal;
 use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::Args;
-use flyball_cluster::SIMULATED;
+use flyball_cluster::SIMULATED_NODE_ANNOTATION;
 use flyball_core::time::parse_unsigned_duration;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::ListParams;
@@ -135,7 +135,9 @@ async fn note_simulated_nodes(connection: &Connection) {
     // Users of clusters may lack the permission to list nodes.
     let nodes = Api::<Node>::all(connection.client.clone()).list(&ListParams::default()).await;
     let nodes = nodes.map(|nodes| nodes.items).unwrap_or_default();
-    let is_simulated = |node: &Node| node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1);
+    let is_simulated = |node: &Node| {
+        node.annotations().get(SIMULATED_NODE_ANNOTATION.0).is_some_and(|value| value == SIMULATED_NODE_ANNOTATION.1)
+    };
     if !nodes.is_empty() && nodes.iter().all(is_simulated) {
         print_labeled(
             "note",

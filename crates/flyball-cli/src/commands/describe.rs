@@ -25,6 +25,10 @@ enum Command {
 
 /// Print the kinds, controllers, webhooks, policies and permissions of an operator without running it
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball describe operator
+  flyball describe operator target/release/site-operator
+  flyball describe operator watches.yaml -o json")]
 struct OperatorArgs {
     /// Operator: a program, a watches.yaml, or the directory of a project; defaults to the project in this directory
     program: Option<PathBuf>,

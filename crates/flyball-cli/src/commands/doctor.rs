@@ -238,7 +238,7 @@ async fn watches(findings: &mut Findings, program: &Program) {
             ),
         }
     }
-    // What a kind is defined by is part of the project, or of another operator.
+    // The CRD of a kind is in the project or comes from another operator.
     let mut files = Vec::new();
     manifests(Path::new("config/crd"), &mut files);
     let objects = files.iter().filter_map(|file| apply::read(file).ok()).flatten();
@@ -347,7 +347,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
     let mut used: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for file in &files {
         let shown = file.strip_prefix(&folder).unwrap_or(file).display().to_string();
-        // A list of JSON patches of kustomize is no object.
+        // A list of JSON patches of kustomize is not an object.
         let objects = match apply::read_documents(file) {
             Ok(objects) => objects,
             Err(error) => {
@@ -398,7 +398,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
     }
 }
 
-/// Finds all YAML and JSON files below a folder, in the order of their names.
+/// Finds all YAML and JSON files below a directory, in the order of their names.
 fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in entries(folder).unwrap_or_default() {
         if path.is_dir() {

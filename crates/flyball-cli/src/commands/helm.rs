@@ -150,6 +150,7 @@ fn template(args: &TemplateArgs) -> Result<(), HelmError> {
     if !fetched.is_empty() {
         args.path.repo = None;
     }
+    args.path.access.verify = false;
     if args.dependency_update {
         dependency::update_if_missing(args.args[chart..].iter().map(Path::new), &args.path.access)?;
     }

@@ -13,15 +13,18 @@ use crate::project::scaffold::workspace::{self, Workspace};
 use crate::project::scaffold::{package, watches};
 use crate::project::{FILE, Project, ProjectType, names};
 use crate::render::output::Output;
+use crate::render::prompt;
 use crate::render::terminal::{print_labeled, print_line};
 use clap::Args;
 use std::fs;
+use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 
 /// Create a project: an operator without kinds, in an empty directory
 ///
 /// The operator is written in Rust, or consists of Helm charts (--helm) or Ansible roles (--ansible), which need no
-/// build. In a cargo workspace, a project in Rust becomes a member and inherits the workspace's settings.
+/// build. In a cargo workspace, a project in Rust becomes a member and inherits the workspace's settings. At a
+/// terminal, it prompts for type, domain and name, unless --domain, --helm or --ansible is given.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball init --domain acme.io
@@ -108,25 +111,27 @@ impl InitArgs {
 }
 
 pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
-    let of = args.project_type();
+    let mut of = args.project_type();
     if of.is_rust() && args.has_first_kind() {
         exit_with_usage_error(
             "--chart, --group, --version and --kind need --helm or --ansible; in Rust, run flyball create api",
         );
     }
-    let domain = match &args.domain {
-        Some(domain) => domain.as_str(),
-        None if of.is_rust() => exit_with_usage_error("required in a project in Rust: --domain <DOMAIN>"),
-        None => DOMAIN,
-    };
+    let is_prompted = args.domain.is_none() && of.is_rust();
+    if is_prompted && !(prompt::is_available() && stdout().is_terminal()) {
+        exit_with_usage_error("required in a project in Rust: --domain <DOMAIN>");
+    }
     let folder = workspace::absolute(&args.folder)?;
     let folder = folder.canonicalize().unwrap_or(folder);
     check_empty(&folder)?;
-    let name = match &args.name {
-        Some(name) => name.clone(),
-        None => name_of(&folder)?,
-    };
-    let mut project = Project::new(&folder, &name, domain, of, args.repo.as_deref());
+    let (domain, name);
+    if is_prompted {
+        (of, domain, name) = prompt_project(args, &folder)?;
+    } else {
+        domain = args.domain.clone().unwrap_or_else(|| DOMAIN.to_owned());
+        name = args.name.clone().map_or_else(|| name_of(&folder), Ok)?;
+    }
+    let mut project = Project::new(&folder, &name, &domain, of, args.repo.as_deref());
     watched::check_chart(&project, args.chart.chart.as_deref())?;
     let chart = args.chart.local()?;
     let mut changes = Changes::new(&folder);
@@ -138,7 +143,7 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
         let first_kind = args.has_first_kind().then(|| args.first_kind(chart.as_ref()));
         added = first_kind.map(|kind| watched::add(&mut changes, &mut project, &kind)).transpose()?;
     }
-    let mut arguments = vec![("domain", domain), ("name", name.as_str())];
+    let mut arguments = vec![("domain", domain.as_str()), ("name", name.as_str())];
     arguments.extend(args.repo.as_deref().map(|repo| ("repo", repo)));
     args.plugins.extend(PluginCommand::Init, &arguments, &mut changes)?;
     let written = changes.commit()?;
@@ -155,6 +160,29 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
         check_cargo();
     }
     Ok(())
+}
+
+/// Prompts for type, domain and name of a project.
+fn prompt_project(args: &InitArgs, folder: &Path) -> Result<(ProjectType, String, String)> {
+    let types = [ProjectType::Rust, ProjectType::Helm, ProjectType::Ansible];
+    let mut of = ProjectType::Rust;
+    // With these flags, only a project in Rust is possible.
+    if !args.library.is_given() && args.plugins.project_type().is_none() {
+        let known = types.map(|known| known.to_string().to_lowercase());
+        let check = |answer: &str| {
+            let answer = answer.to_lowercase();
+            let is_known = known.contains(&answer);
+            if is_known { Ok(answer) } else { Err(format!("expected one of {}", known.join(", "))) }
+        };
+        let answer = prompt::read_text("type (rust, helm, ansible)", Some(&known[0]), check)?;
+        of = types.into_iter().zip(&known).find(|(_, known)| **known == answer).map_or(of, |(of, _)| of);
+    }
+    let domain = prompt::read_text("domain of the API groups", Some(DOMAIN), names::domain)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => prompt::read_text("name", name_of(folder).ok().as_deref(), names::project)?,
+    };
+    Ok((of, domain, name))
 }
 
 /// Writes the package of a project in Rust, and its membership in a workspace.

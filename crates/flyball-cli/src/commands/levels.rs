@@ -47,14 +47,7 @@ pub(crate) struct LevelsArgs {
     level: Option<u8>,
     /// Output format
     #[arg(short, long, value_enum)]
-    output: Option<Format>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Table,
-    Json,
-    Yaml,
+    output: Option<Output>,
 }
 
 /// Results of all proofs.
@@ -96,9 +89,8 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
     }
     let report = Report::of(proofs, args.level);
     match args.output {
-        Some(Format::Json) => Output::Json.print(&report)?,
-        Some(Format::Yaml) => Output::Yaml.print(&report)?,
-        None | Some(Format::Table) => report.lines().iter().for_each(|line| print_line(line)),
+        Some(output) => output.print(&report)?,
+        None => report.lines().iter().for_each(|line| print_line(line)),
     }
     report.check(ended_well)
 }

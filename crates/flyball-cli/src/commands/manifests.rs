@@ -125,7 +125,7 @@ fn samples(folder: &Path) -> Result<Samples> {
     Ok(samples)
 }
 
-/// Returns the files of a folder that contain one of these CRDs, unchanged.
+/// Returns the files of a directory that contain one of these CRDs, unchanged.
 fn bases(folder: &Path, definitions: &[Value]) -> Result<BTreeSet<String>> {
     let mut bases = BTreeSet::new();
     for path in generated::list(folder)? {

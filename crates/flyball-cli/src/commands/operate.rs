@@ -23,7 +23,7 @@ pub(crate) struct OperateArgs {
     args: Vec<OsString>,
 }
 
-/// Fields of an entry that say what reconciles the kind.
+/// Fields of an entry that select the reconciler of the kind.
 const SOURCES: [&str; 3] = ["chart", "role", "playbook"];
 
 pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
@@ -74,7 +74,7 @@ fn content(path: &Path) -> Result<Content> {
     }
 }
 
-/// Rejects what neither the parser of charts nor that of roles can explain; invalid YAML is null.
+/// Reports errors that neither parser can attribute; invalid YAML is null.
 fn check_entries(path: &Path, read: &Value) -> Result<()> {
     let file = path.display();
     let entries = match read {

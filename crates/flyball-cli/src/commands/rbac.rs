@@ -28,7 +28,7 @@ pub(crate) struct RbacArgs {
     /// Namespace of the operator; defaults to the name prefix followed by `system`
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Compare with the roles bound in a directory, and report missing and unused permissions
+    /// Compare with the roles in --from, and report missing and unused permissions
     #[arg(long)]
     check: bool,
     /// Directory of the roles
@@ -81,7 +81,7 @@ fn print(style: Style, word: &str, permissions: &[String], more: &str) {
     permissions.iter().for_each(|permission| print_line(&format!("{} {permission}{more}", paint(style, word))));
 }
 
-/// Reads the permissions of the roles in a folder that a binding in it refers to. The roles of users are not bound.
+/// Reads the permissions of the roles in a directory that a binding in it refers to. The roles of users are not bound.
 fn granted_permissions(folder: &Path, namespace: &str) -> Result<BTreeSet<Permission>> {
     let objects = apply::read(folder).map_err(|error| error.hint("write the roles first: flyball manifests"))?;
     let mut granted = BTreeSet::new();

@@ -16,6 +16,7 @@ use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_labeled, print_line};
 use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, TestOutput, cargo_test, run};
 use clap::Args;
+use flyball_explore::Budget;
 use flyball_files::Replace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,6 +53,9 @@ pub(crate) struct TestArgs {
     /// Test on the cluster of this kubeconfig; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "KUBECONFIG", num_args = 0..=1, require_equals = true)]
     real: Option<Option<PathBuf>>,
+    /// Duration, or number of schedules, of each exploration of faults, see `flyball explore`
+    #[arg(long, value_name = "BUDGET")]
+    explore: Option<Budget>,
     /// Output format; test output then goes to standard error
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -104,6 +108,7 @@ pub(crate) fn cmd_test(mut args: TestArgs) -> Result<()> {
         let mut cargo = cargo_test();
         cargo.args(arguments);
         cargo.envs(real.iter().map(|path| ("FLYBALL_TEST_KUBECONFIG", path)));
+        cargo.envs(args.explore.map(|budget| ("FLYBALL_EXPLORE_BUDGET", budget.to_string())));
         cargo.envs(args.rbac.then_some(("FLYBALL_TEST_PERMISSIONS", &permissions)));
         let (found, content) = run(cargo, test_output)?;
         report.add(found);
@@ -160,10 +165,10 @@ impl TestArgs {
     /// Rejects flags for Rust projects in a Helm or Ansible project.
     fn check_project(&self) -> Result<()> {
         let has_suites = self.suite.iter().all(|suite| matches!(suite, Suite::Cluster | Suite::Scorecard));
-        let is_plain = has_suites && self.args.is_empty() && self.real.is_none();
+        let is_plain = has_suites && self.args.is_empty() && self.real.is_none() && self.explore.is_none();
         match program::Program::here() {
             Some(_) if !is_plain => Err(Error::usage(format!(
-                "a project with a {} has no cargo tests: --suite {{unit|chaos}}, --real and arguments of cargo test do not apply",
+                "a project with a {} has no cargo tests: --suite {{unit|chaos}}, --real, --explore and arguments of cargo test do not apply",
                 WATCHES
             ))
             .hint("run its test cases and checks: flyball test")),
@@ -257,7 +262,7 @@ impl TestArgs {
     }
 }
 
-/// Runs the test cases of a project in a folder, which need no build: all, or those whose names begin with a prefix.
+/// Runs the test cases of a project in a directory, which need no build: all, or those whose names begin with a prefix.
 /// Also returns the permissions that the operator used, if they are requested and it ran.
 pub(super) fn cases(
     folder: &Path,
@@ -337,7 +342,7 @@ fn lines(counts: &[Count]) -> Vec<String> {
 /// Finds the kubeconfig of the cluster to test on.
 fn real_kubeconfig(named: Option<&Path>) -> Result<PathBuf> {
     let path = named.map_or_else(kubeconfig::path, |named| Ok(named.to_owned()))?;
-    // Tests run in the folders of their packages.
+    // Tests run in the directories of their packages.
     fs::canonicalize(&path)
         .context(format!("kubeconfig {} not found", path.display()))
         .map_err(|error| error.hint("pass --real=FILE, or start a cluster with `flyball cluster up`"))
@@ -382,7 +387,7 @@ fn print(found: &BTreeMap<String, Permissions>) {
     }
 }
 
-/// Writes a file atomically, and creates its folder.
+/// Writes a file atomically, and creates its directory.
 fn write(path: &Path, text: &str) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {

@@ -30,6 +30,9 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 /// Trace the effects of an object: Deployment, ReplicaSet, Pod, scheduled, running
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball trace deployment/web
+  flyball trace site/blog -n team-a --watch")]
 pub(crate) struct TraceArgs {
     /// Object as KIND/NAME or KIND NAME, such as deployment/web or vmgroups.vm.codeconnect.vmworld.com/a
     object: String,
@@ -81,7 +84,7 @@ async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str
     let object = get(client, &kind.path(scope, Some(name)), "application/json").await;
     let object = object.context(format!("cannot read {} {name}", kind.kind))?;
     let mut above = vec![object];
-    // Who caused it, up to the first cause.
+    // The chain of controllers, up to the root.
     while let Some(owner) = history::controller(&above[above.len() - 1]).filter(|_| above.len() < 20) {
         let Some(kind) = kinds.of(owner.api_version, owner.kind) else { break };
         let path = kind.path(kind.namespaced.then_some(namespace), Some(owner.name));

@@ -21,9 +21,9 @@ use std::time::Duration;
 /// the operator stays. Deletes the namespace only if `flyball deploy` created it.
 #[derive(Args, Debug)]
 #[command(mut_arg("namespace", |arg| arg.help(NAMESPACE)), after_help = "Examples:
-  flyball undeploy --dry-run              lists the objects
+  flyball undeploy --dry-run       lists the objects
   flyball undeploy --yes
-  flyball undeploy --keep-definitions     keeps CRDs and custom resources")]
+  flyball undeploy --keep-crds     keeps CRDs and custom resources")]
 pub(crate) struct UndeployArgs {
     #[command(flatten)]
     target: TargetArgs,
@@ -31,7 +31,7 @@ pub(crate) struct UndeployArgs {
     connection: ConnectionArgs,
     /// Keep the CRDs and all custom resources
     #[arg(long)]
-    keep_definitions: bool,
+    keep_crds: bool,
     #[command(flatten)]
     removal: RemovalArgs,
 }
@@ -90,7 +90,7 @@ pub(crate) fn cmd_undeploy(args: &UndeployArgs) -> Result<()> {
         objects.extend(runtime_objects(&installation));
         // A namespace is deleted last, with its contents.
         objects.sort_by_key(|object| object["kind"] == "Namespace");
-        let definitions = if args.keep_definitions { Vec::new() } else { installation.definitions() };
+        let definitions = if args.keep_crds { Vec::new() } else { installation.definitions() };
         remove(&connection, &objects, &definitions, &args.removal).await
     })
 }

@@ -1,4 +1,4 @@
-//! A folder of generated files, in which users may have files of their own.
+//! A directory of generated files, in which users may have files of their own.
 //!
 //! Generated files begin with a header line. Files without it belong to the user, and are never changed; files with it
 //! that are no longer generated are removed.
@@ -44,7 +44,7 @@ impl Change {
     }
 }
 
-/// Computes the changes of a folder to contain these files, each of which begins with the header.
+/// Computes the changes of a directory to contain these files, each of which begins with the header.
 pub(crate) fn compare(folder: &Path, files: &BTreeMap<String, String>, header: &str) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     for (name, new) in files {
@@ -100,7 +100,7 @@ fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Lists the files of a folder, in the order of their names; none if there is no such folder.
+/// Lists the files of a directory, in the order of their names; none if there is no such directory.
 pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_file()).collect())
 }

@@ -1,4 +1,4 @@
-//! Private folders and files.
+//! Private directories and files.
 
 use crate::error::{Error, Result, ResultExt};
 use flyball_files::{Durability, Replace};
@@ -7,16 +7,16 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A private folder, which is removed when this is dropped. The folder of a killed process is removed when the next one
-/// of the same name is created.
+/// A private directory, which is removed when this is dropped. The directory of a killed process is removed when the
+/// next one of the same name is created.
 pub(crate) struct PrivateDirectory {
     path: PathBuf,
-    /// Locked for as long as the folder is in use.
+    /// Locked for as long as the directory is in use.
     _lock: File,
 }
 
 impl PrivateDirectory {
-    /// Creates a folder below the one for temporary files.
+    /// Creates a directory below the one for temporary files.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Drop for PrivateDirectory {
     }
 }
 
-/// Removes the folders of this user's killed processes, whose locks are free.
+/// Removes the directories of this user's killed processes, whose locks are free.
 fn remove_abandoned(folder: &Path, name: &str) {
     let is_ours = |path: &Path| {
         let pid = path.file_name().and_then(|file| file.to_str()?.strip_prefix(name)?.strip_prefix('-'));
@@ -57,7 +57,7 @@ fn remove_abandoned(folder: &Path, name: &str) {
     for path in
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| is_ours(path))
     {
-        // A folder that was just created is not locked yet, and is empty.
+        // A directory that was just created is not locked yet, and is empty.
         let is_empty = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
         if !is_empty && File::open(&path).is_ok_and(|folder| folder.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(&path);
@@ -65,7 +65,7 @@ fn remove_abandoned(folder: &Path, name: &str) {
     }
 }
 
-/// Returns the folder for the state of clusters: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
+/// Returns the directory for the state of clusters: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 pub(crate) fn state_directory() -> Result<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = state
@@ -96,7 +96,7 @@ mod tests {
         symlink(place.join("other-3"), place.join("dev-4")).unwrap();
         let running = PrivateDirectory::below(place, "dev", 5).unwrap();
         fs::write(running.path().join("kubeconfig"), "").unwrap();
-        // A leftover folder with the same number is removed as well.
+        // A leftover directory with the same number is removed as well.
         fs::create_dir(place.join("dev-6")).unwrap();
         fs::write(place.join("dev-6/kubeconfig"), "").unwrap();
         let next = PrivateDirectory::below(place, "dev", 6).unwrap();

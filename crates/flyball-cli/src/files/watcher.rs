@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
 /// Polling interval. Changes in quicker succession are one change.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// New files are looked for less often: a folder is read for it.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// New files are looked for less often: a directory is read for it.
 const POLLS_PER_LISTING: u32 = 4;
 /// Files beyond this number are ignored.
 const MAX_FILES: usize = 20_000;
@@ -75,8 +76,8 @@ fn state(file: &Path) -> State {
     Some((found.modified().ok()?, found.len()))
 }
 
-/// Returns the known source files of the project in a folder: those in cargo's dep-info of the program, including path
-/// dependencies and included files, and all files in `src`.
+/// Returns the known source files of the project in a directory: those in cargo's dep-info of the program, including
+/// path dependencies and included files, and all files in `src`.
 pub(crate) fn sources(folder: &Path, program: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for above in folder.ancestors() {
@@ -91,7 +92,7 @@ pub(crate) fn sources(folder: &Path, program: Option<&Path>) -> Vec<PathBuf> {
     files
 }
 
-/// Returns all files in a folder and its folders, or the file itself.
+/// Appends the files below a directory, or the file itself.
 pub(crate) fn collect_files(path: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(path) else {
         files.push(path.to_owned());
@@ -107,6 +108,23 @@ pub(crate) fn collect_files(path: &Path, files: &mut Vec<PathBuf>) {
             false => files.push(entry.path()),
         }
     }
+}
+
+/// Removes logs, and the files to which this command writes: each line would be a change.
+pub(crate) fn remove_outputs(files: &mut Vec<PathBuf>) {
+    remove(files, &["/dev/stdout", "/dev/stderr"].map(|output| id(Path::new(output))));
+}
+
+fn remove(files: &mut Vec<PathBuf>, outputs: &[Option<(u64, u64)>]) {
+    files.retain(|file| {
+        let is_log = file.extension().is_some_and(|extension| extension == "log");
+        !is_log && id(file).is_none_or(|id| !outputs.contains(&Some(id)))
+    });
+}
+
+/// Returns device and inode of a file; none if it does not exist.
+fn id(file: &Path) -> Option<(u64, u64)> {
+    fs::metadata(file).map(|file| (file.dev(), file.ino())).ok()
 }
 
 /// Reads the files that a rule of a makefile names, whose spaces have a backslash before them.
@@ -125,6 +143,18 @@ mod tests {
         let files = prerequisites("/t/debug/op: /a/src/main.rs /a\\ b/lib.rs\n\n/a/src/main.rs:\n");
         assert_eq!(files, [PathBuf::from("/a/src/main.rs"), PathBuf::from("/a b/lib.rs")]);
         assert!(prerequisites("").is_empty() && prerequisites("x").is_empty());
+    }
+
+    #[test]
+    fn outputs_and_logs_are_not_watched() {
+        let folder = std::env::temp_dir().join(format!("flyball-outputs-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [log, output, source, missing] = ["a.log", "output", "source", "missing"].map(|name| folder.join(name));
+        [&log, &output, &source].into_iter().for_each(|file| fs::write(file, "").unwrap());
+        let mut files = vec![log, output.clone(), source.clone(), missing.clone()];
+        remove(&mut files, &[None, id(&output)]);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(files, [source, missing]);
     }
 
     #[tokio::test]

@@ -42,7 +42,7 @@ impl<W: Write> ArchiveWriter<W> {
         self.add(&file.path, if file.is_executable { 0o755 } else { 0o644 }, &file.bytes)
     }
 
-    /// Adds a file, and its folders if they are new.
+    /// Adds a file, and its directories if they are new.
     pub(super) fn add(&mut self, path: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
         for (end, _) in path.match_indices('/') {
             let folder = &path[..=end];

@@ -1,4 +1,4 @@
-//! Base image, whose layers are below those of the operator: from a folder in OCI layout, or from a registry.
+//! Base image, whose layers are below those of the operator: from a directory in OCI layout, or from a registry.
 
 use super::elf::Elf;
 use super::layout::Layout;
@@ -6,7 +6,7 @@ use super::manifest::{ImageConfig, IndexOrManifest, MAX_DOCUMENT_BYTES, Manifest
 use super::platform::Platform;
 use super::reference::Reference;
 use super::registry::{Purpose, Registry};
-use super::{Blob, Descriptor, INDEX, LAYER, MANIFEST, hex};
+use super::{Blob, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, INDEX, LAYER, MANIFEST, hex};
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
@@ -24,8 +24,6 @@ const MAX_BYTES: u64 = 4 << 30;
 const MIN_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// Media types of Docker, which registries still serve, and the OCI's that equal them.
-const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
-const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 /// Limit of the number of layers.
 const MAX_LAYERS: usize = 128;
@@ -50,10 +48,10 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Name prefix of a file that hides another one of lower layers, see
 /// <https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts>.
 const WHITEOUT: &str = ".wh.";
-/// Name of a file that hides all other files of its folder in lower layers.
+/// Name of a file that hides all other files of its directory in lower layers.
 const OPAQUE_WHITEOUT: &str = ".wh..wh..opq";
 
-/// The name of a base image, or a folder with it.
+/// The name of a base image, or a directory with it.
 #[derive(Clone, Debug)]
 pub(crate) enum BaseName {
     Folder(PathBuf),
@@ -187,7 +185,7 @@ fn unpack(layer: &[u8]) -> Box<dyn Read + '_> {
 pub(super) struct BaseFiles {
     /// CA bundles and lists of users and groups, by path. Those that cannot be extended, such as links, are empty.
     found: BTreeMap<String, Vec<u8>>,
-    /// Paths of files with the name of the loader: its folder may be a link.
+    /// Paths of files with the name of the loader: its directory may be a link.
     loaders: BTreeSet<String>,
     /// Set if a layer could not be read.
     is_partial: bool,
@@ -232,7 +230,7 @@ impl BaseFiles {
             match name.strip_prefix(WHITEOUT) {
                 Some(_) if name == OPAQUE_WHITEOUT => lower.remove_below(folder),
                 Some(hidden) => lower.remove(&format!("{folder}/{hidden}")),
-                // A file or a link hides a folder of lower layers.
+                // A file or a link hides a directory of lower layers.
                 None if !entry.header().entry_type().is_dir() => lower.remove_below(&path),
                 None => {}
             }
@@ -272,7 +270,7 @@ fn absolute(path: &str) -> String {
     parts.fold(String::new(), |path, part| format!("{path}/{part}"))
 }
 
-/// A folder or registry with a base image.
+/// A directory or registry with a base image.
 enum Store {
     Folder(Layout),
     Remote(Box<Registry>, Reference),
@@ -405,7 +403,7 @@ mod tests {
             (&["etc/.wh..wh..opq"], None, false),
             (&[".wh.etc"], None, false),
             (&["./.wh..wh..opq"], None, false),
-            // A file in place of a folder.
+            // A file in place of a directory.
             (&["etc"], None, false),
             (&["etc/.wh.group", "etc/.wh.pass", "etc/.wh..wh.plnk", "et/.wh..wh..opq", ".wh.et"], Some("root"), true),
         ] {

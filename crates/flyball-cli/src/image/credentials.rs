@@ -81,6 +81,23 @@ impl Credentials {
     }
 }
 
+impl Credentials {
+    /// Finds the credentials for a registry in the text of a pull secret. Its author does not decide which programs run
+    /// here, so that it names no credential helpers.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not a configuration of Docker.
+    pub(crate) fn of_secret(text: &str, registry: &str) -> Result<Option<Self>> {
+        // The position in the error is safe to print, values may be secret.
+        let config: Config = serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            Error::new(format!("a pull secret is not a Docker configuration (line {line}, column {column})"))
+        })?;
+        config.entry(registry)
+    }
+}
+
 /// Returns where Docker's configuration is.
 pub(crate) fn path() -> Option<PathBuf> {
     let folder = std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -116,19 +133,29 @@ struct HelperResponse {
 
 impl Config {
     async fn find(&self, registry: &str) -> Result<Option<Credentials>> {
-        // Docker Hub's key in the configuration is its legacy address.
-        let is_docker = ["docker.io", "registry-1.docker.io"].contains(&registry);
-        let server = if is_docker { "https://index.docker.io/v1/" } else { registry };
+        let server = server(registry);
         let store = self.cred_helpers.get(server).or_else(|| self.cred_helpers.get(registry));
         if let Some(program) = store.or(self.creds_store.as_ref().filter(|name| !name.is_empty()))
             && let Some(found) = run_helper(program, server).await?
         {
             return Ok(Some(found));
         }
+        self.entry(registry)
+    }
+
+    /// Reads the entry of a registry, without credential helpers.
+    fn entry(&self, registry: &str) -> Result<Option<Credentials>> {
+        let server = server(registry);
         let same = |key: &&String| *key == server || host(key) == host(server);
         let Some(key) = self.auths.keys().find(same) else { return Ok(None) };
         self.auths[key].read(key)
     }
+}
+
+/// Returns the key of a registry in a configuration: Docker Hub's is its legacy address.
+fn server(registry: &str) -> &str {
+    let is_docker = ["docker.io", "registry-1.docker.io"].contains(&registry);
+    if is_docker { "https://index.docker.io/v1/" } else { registry }
 }
 
 /// Returns an address without its scheme and path.

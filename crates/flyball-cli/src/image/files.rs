@@ -12,10 +12,10 @@ use std::path::{Component, Path, PathBuf};
 const MAX_FILES: usize = 20_000;
 /// Limit of the size of all files together.
 const MAX_BYTES: u64 = 256 << 20;
-/// Nesting limit of folders.
+/// Nesting limit of directories.
 const MAX_DEPTH: usize = 64;
 
-/// Files and folders of a project that its operator may read, in the layout of operator-sdk and of Ansible. Others,
+/// Files and directories of a project that its operator may read, in the layout of operator-sdk and of Ansible. Others,
 /// such as a kubeconfig, are not put into an image.
 const PARTS: [&str; 24] = [
     "PROJECT",
@@ -55,8 +55,8 @@ pub(crate) struct ImageFile {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Reads the files that the operator of a folder needs, in the order of their paths in the image: the usual ones, and
-/// those that the entries of its watches.yaml name. They are placed in a folder of the image.
+/// Reads the files that the operator of a directory needs, in the order of their paths in the image: the usual ones,
+/// and those that the entries of its watches.yaml name. They are placed in a directory of the image.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ impl FileCollector {
                 MAX_BYTES >> 20,
                 path.display()
             ))
-            .hint("move files that the operator does not read to another folder"));
+            .hint("move files that the operator does not read to another directory"));
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
         self.files.push(ImageFile { path: target.to_owned(), is_executable, bytes: fs::read(path).context(what())? });
@@ -143,7 +143,7 @@ impl FileCollector {
     }
 }
 
-/// Returns the names in a folder, without hidden ones, but with `.helmignore`: charts are loaded with it.
+/// Returns the names in a directory, without hidden ones, but with `.helmignore`: charts are loaded with it.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for path in entries(folder)? {

@@ -1,4 +1,4 @@
-//! Images in a folder, see <https://github.com/opencontainers/image-spec/blob/main/image-layout.md>.
+//! Images in a directory, see <https://github.com/opencontainers/image-spec/blob/main/image-layout.md>.
 
 use super::archive::ArchiveWriter;
 use super::manifest::{Index, MAX_DOCUMENT_BYTES, Manifest};
@@ -10,12 +10,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file that marks a folder as a layout.
+/// The file that marks a directory as a layout.
 const MARKER: &str = "oci-layout";
 /// Hint for an invalid layout.
 const REBUILD: &str = "rebuild the image: flyball image build";
 
-/// A folder with images.
+/// A directory with images.
 pub(crate) struct Layout {
     folder: PathBuf,
     /// Entries of the index.
@@ -23,11 +23,11 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Writes a layout atomically, and replaces an existing one.
+    /// Writes a layout, and replaces an existing one. A crash may leave no layout, but never a part of one.
     ///
     /// # Errors
     ///
-    /// If it cannot be written, or the folder has other content.
+    /// If it cannot be written, or the directory has other content.
     pub(crate) fn write(folder: &Path, blobs: &[Blob], manifests: &[Descriptor]) -> Result<()> {
         let what = || format!("cannot write {}", folder.display());
         let is_free = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());

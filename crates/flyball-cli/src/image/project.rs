@@ -45,7 +45,7 @@ struct Target {
 #[derive(Debug, Deserialize)]
 struct Resolve {
     nodes: Vec<Node>,
-    /// The package in the current folder.
+    /// The package in the current directory.
     root: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Package {
         format!("pkg:cargo/{}@{}", self.name, self.version.replace('+', "%2B"))
     }
 
-    /// Returns true if it runs in the compiler and is no part of the program.
+    /// Returns true if it runs in the compiler and is not part of the program.
     fn is_macro(&self) -> bool {
         self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"))
     }
@@ -90,7 +90,7 @@ pub(crate) fn check_program() -> Result<()> {
 }
 
 impl Project {
-    /// Runs `cargo metadata` for the project in this folder and a target.
+    /// Runs `cargo metadata` for the project in this directory and a target.
     pub(crate) async fn load(target: Option<&str>) -> Result<Self> {
         let mut cargo = cargo();
         cargo.args(["metadata", "--format-version=1"]).stdout(Stdio::piped());
@@ -121,7 +121,7 @@ impl Project {
         Ok(package)
     }
 
-    /// Returns the workspace's package of this name, or the one in this folder.
+    /// Returns the workspace's package of this name, or the one in this directory.
     pub(crate) fn member(&self, name: Option<&str>) -> Result<Package> {
         let root = self.resolve.as_ref().and_then(|resolve| resolve.root.as_ref());
         let found = match name {
@@ -182,7 +182,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     all
 }
 
-/// Returns the git commit of this folder, and true if it has changes; `None` without git.
+/// Returns the git commit of this directory, and true if it has changes; `None` without git.
 pub(crate) async fn revision() -> Option<String> {
     let ask = async |args: &[&str]| {
         let response = Command::new("git").args(args).stderr(Stdio::null()).stdin(Stdio::null()).output().await.ok()?;

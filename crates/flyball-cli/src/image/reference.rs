@@ -1,5 +1,6 @@
 //! Names of images, see <https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests>.
 
+use flyball_lifecycle::{ImageName, InvalidImageName};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -27,19 +28,16 @@ impl Reference {
     ///
     /// If the registry, the repository or the tag has an invalid form.
     pub(crate) fn new(registry: &str, repository: &str, tag: &str) -> Result<Self, String> {
-        if registry.parse::<http::uri::Authority>().is_err() || registry.contains('@') {
-            return Err(format!("{registry:?} is not a host such as registry.example.com:5000"));
+        Self::of(ImageName::in_registry(registry, &format!("{repository}:{tag}")))
+    }
+
+    fn of(name: Result<ImageName, InvalidImageName>) -> Result<Self, String> {
+        let name = name.map_err(|error| error.to_string())?;
+        if name.digest.is_some() {
+            return Err("expected a tag, not a digest: the image determines the digest".into());
         }
-        if !repository.split('/').all(is_component) || repository.len() > 255 {
-            return Err(format!(
-                "{repository:?} is not an image name: expected lower case letters and digits, separated by . _ - or /"
-            ));
-        }
-        let tail = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=128).contains(&tag.len()) || !tag.bytes().all(tail) || tag.starts_with(['.', '-']) {
-            return Err(format!("{tag:?} is not a tag: expected at most 128 letters, digits, _ . -"));
-        }
-        Ok(Self { registry: registry.into(), repository: repository.into(), tag: tag.into() })
+        let tag = name.tag.unwrap_or_else(|| "latest".to_owned());
+        Ok(Self { registry: name.registry, repository: name.repository, tag })
     }
 
     /// Returns the host and port that speak the protocol.
@@ -67,30 +65,8 @@ impl FromStr for Reference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (registry, rest) = match text.split_once('/') {
-            Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" => (first, rest),
-            _ => (DOCKER, text),
-        };
-        if rest.contains('@') {
-            return Err("expected a tag, not a digest: the image determines the digest".into());
-        }
-        let (repository, tag) = rest.split_once(':').unwrap_or((rest, "latest"));
-        let library = if registry == DOCKER && !repository.contains('/') { "library/" } else { "" };
-        let mut read = Self::new(registry, repository, tag)?;
-        read.repository.insert_str(0, library);
-        Ok(read)
+        Self::of(text.parse())
     }
-}
-
-/// Returns true if a part of a repository's name is one: words of lower case letters and digits, with `.`, `_`, `__` or
-/// dashes between.
-fn is_component(part: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = part.as_bytes();
-    let ends_well = bytes.first().copied().is_some_and(is_word) && bytes.last().copied().is_some_and(is_word);
-    let mut between =
-        part.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit()).filter(|text| !text.is_empty());
-    ends_well && between.all(|text| [".", "_", "__"].contains(&text) || text.bytes().all(|byte| byte == b'-'))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ struct ManifestFile {
     note: &'static str,
 }
 
-/// A folder below `config`, in the order of application.
+/// A directory below `config`, in the order of application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ConfigDirectory {
     Definitions,
@@ -174,7 +174,7 @@ fn manifest_files(object: Value, target: &InstallTarget) -> Vec<ManifestFile> {
     }
 }
 
-/// Returns the order of an object in its folder: referenced objects come first.
+/// Returns the order of an object in its directory: referenced objects come first.
 fn order(object: &Value) -> usize {
     const KINDS: [&str; 9] = [
         "Namespace",

@@ -22,6 +22,7 @@ use crate::operator::charts;
 use crate::operator::metrics::{HEALTH_PORT, HEALTH_VARIABLE, METRICS_PORT, METRICS_VARIABLE, free_address};
 use crate::operator::process::{self, LineSink, Process};
 use crate::operator::program::Program;
+use crate::operator::registry::{Registration, cluster_id};
 use crate::render::terminal::{self, Style, paint, print_labeled, print_line};
 use flyball::description::Description;
 use http::Request;
@@ -62,7 +63,7 @@ pub(crate) struct LocalOperator {
     pub(crate) variables: BTreeMap<String, String>,
     /// Service account of the operator and its kubeconfig, if it has its own.
     pub(crate) own_account: Option<(Config, PathBuf)>,
-    /// The file or folder of objects to apply.
+    /// The file or directory of objects to apply.
     pub(crate) samples: Option<PathBuf>,
     /// Reaction to changes of its files.
     pub(crate) reload: Reload,
@@ -77,6 +78,9 @@ pub(crate) struct LocalOperator {
     applied: Vec<Value>,
     /// The webhook configurations and converted definitions that the operator points at itself, as they were applied.
     webhook_targets: Vec<WebhookTarget>,
+    /// The address of its metrics, for `flyball why`.
+    registration: Option<Registration>,
+    metrics_address: Option<String>,
 }
 
 /// Timeout of the deletion of samples.
@@ -143,6 +147,8 @@ impl LocalOperator {
             current: None,
             applied: Vec::new(),
             webhook_targets: Vec::new(),
+            registration: None,
+            metrics_address: None,
         }
     }
 
@@ -200,8 +206,8 @@ impl LocalOperator {
                 Err(error) if self.reload == Reload::AfterStart && running.is_none() => return Err(error),
                 Err(error) => {
                     terminal::print_error(&error);
-                    let goes_on = if running.is_some() { "the operator continues" } else { "nothing is running" };
-                    print_line(&paint(Style::Busy, &format!("{goes_on}; waiting for a file change")));
+                    let state = if running.is_some() { "the operator continues" } else { "nothing is running" };
+                    print_line(&paint(Style::Busy, &format!("{state}; waiting for a file change")));
                 }
                 Ok(()) => {}
             }
@@ -226,7 +232,7 @@ impl LocalOperator {
         }
     }
 
-    /// Builds, installs and starts it once; samples are not applied.
+    /// Builds, installs and starts the operator once; samples are not applied.
     pub(crate) async fn launch(&mut self) -> Result<Process> {
         let program = self.args.build(self.sinks.build.clone()).await?;
         let variables = self.variables().await?;
@@ -240,14 +246,14 @@ impl LocalOperator {
         Ok(variables)
     }
 
-    /// Returns the files whose change means something.
+    /// Returns the files whose changes have an effect.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = match (self.args.prebuilt(), &self.current) {
             (Some(program), _) => program.files(),
             (None, current) => {
                 let built = current.as_ref().and_then(|(program, _)| match program {
                     Program::File(path) => Some(path.as_path()),
-                    Program::Watches(_) => None,
+                    Program::Watches(_) | Program::Lifecycle => None,
                 });
                 watcher::sources(&std::env::current_dir().unwrap_or_default(), built)
             }
@@ -280,6 +286,11 @@ impl LocalOperator {
             }
             *running = Some(self.start(&program, &variables)?);
             self.current = current;
+            if let (Some(address), Some(cluster)) =
+                (self.metrics_address.take(), cluster_id(&self.connection.client).await)
+            {
+                self.registration = Registration::new(&address, &cluster);
+            }
         }
         if samples != self.applied {
             self.connection.wait_for_webhooks(&webhooks).await;
@@ -313,14 +324,20 @@ impl LocalOperator {
     /// Installs the objects that the operator needs, and returns its webhook configurations.
     async fn install(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let mut webhooks = Vec::new();
-        let manifests = program.manifests(&self.args.args, variables).await?;
+        let is_watches = matches!(program, Program::Watches(_));
+        // Each of them starts the program, so both start at once.
+        let description = async {
+            let is_needed = is_watches || self.own_account.is_some();
+            if is_needed { program.describe(&self.args.args, variables).await.map(Some) } else { Ok(None) }
+        };
+        let (manifests, description) = tokio::join!(program.manifests(&self.args.args, variables), description);
+        let (manifests, description) = (manifests?, description?);
         program.check_executors()?;
         if self.current.is_none() && !manifests.iter().any(|object| object["kind"] == "CustomResourceDefinition") {
             self.note_without_kinds(program, variables).await;
         }
-        if let Some((config, kubeconfig)) = &self.own_account {
-            let name = program.describe(&self.args.args, variables).await?.name;
-            let account = Account::new(&self.connection.client, config, &name, kubeconfig)?;
+        if let (Some((config, kubeconfig)), Some(description)) = (&self.own_account, &description) {
+            let account = Account::new(&self.connection.client, config, &description.name, kubeconfig)?;
             let object = account.object();
             self.account = Some(account);
             self.apply(&object).await?;
@@ -336,7 +353,7 @@ impl LocalOperator {
                     }
                 }
                 "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-                    // The operator points it at itself; that of an earlier run points at a process that is no more.
+                    // An earlier run left a URL of an ended process; the operator sets its own.
                     self.connection.delete(&object).await?;
                     self.apply(&object).await?;
                     self.record_webhook_target(&object).await?;
@@ -356,8 +373,8 @@ impl LocalOperator {
                 _ => {}
             }
         }
-        if let Program::Watches(path) = program {
-            self.check_kinds(&program.describe(&self.args.args, variables).await?, path).await?;
+        if let (Program::Watches(path), Some(description)) = (program, &description) {
+            self.check_kinds(description, path).await?;
         }
         if let Some(account) = &self.account {
             account.renew().await?;
@@ -419,12 +436,19 @@ impl LocalOperator {
         Ok(())
     }
 
-    fn start(&self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Process> {
+    fn start(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Process> {
         let mut command = process::supervised(&program.command_line());
         command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
         let is_configured = |page: &Page| page.is_configured(&self.args.args, variables);
+        self.metrics_address = configured_metrics(&self.args.args, variables);
+        if !is_configured(&PAGES[0]) {
+            self.metrics_address = Some(format!("127.0.0.1:{METRICS_PORT}"));
+        }
         for page in PAGES.iter().filter(|page| !is_configured(page) && !is_free(page.port)) {
             let address = free_address()?;
+            if page.port == METRICS_PORT {
+                self.metrics_address = Some(address.clone());
+            }
             print_line(&paint(
                 Style::Faint,
                 &format!("127.0.0.1:{} is in use: {} at http://{address}{}", page.port, page.what, page.path),
@@ -433,6 +457,23 @@ impl LocalOperator {
         }
         Process::start(command, self.sinks.operator.clone())
     }
+}
+
+/// Returns the address of the metrics that flags or variables configure, unless it is in a file, is secure or is not
+/// served.
+fn configured_metrics(args: &[String], variables: &BTreeMap<String, String>) -> Option<String> {
+    let flag = "--metrics-addr";
+    let mut flags = args.iter().enumerate().filter_map(|(at, arg)| match arg.strip_prefix(flag)? {
+        "" => args.get(at + 1).cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    });
+    let of_variable = || variables.get(METRICS_VARIABLE).cloned().or_else(|| std::env::var(METRICS_VARIABLE).ok());
+    let address = flags.next_back().or_else(of_variable)?;
+    let is_secure = args.iter().any(|arg| arg.starts_with("--metrics-secure"));
+    let (host, port) = address.rsplit_once(':')?;
+    let is_served = !is_secure && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let host = if matches!(host, "" | "0.0.0.0" | "[::]") { "127.0.0.1" } else { host };
+    is_served.then(|| format!("{host}:{port}"))
 }
 
 /// Prints the file because of which the operator is restarted.
@@ -460,7 +501,7 @@ fn check_exit_status(status: ExitStatus) -> Result<()> {
     if status.success() { Ok(()) } else { Err(Error::new(format!("the operator failed with {status}"))) }
 }
 
-/// Finds the samples of the project in this folder, or those that are named.
+/// Finds the samples of the project in this directory, or those that are named.
 pub(crate) fn samples(named: Option<&Path>) -> Option<PathBuf> {
     let usual = ["samples", "config/samples"].map(Path::new);
     named.or_else(|| usual.into_iter().find(|folder| folder.is_dir())).map(Path::to_owned)
@@ -512,6 +553,14 @@ mod tests {
         assert_eq!(configured(&["--health-addr=0"], &[]), [false, true]);
         assert_eq!(configured(&[], &[(METRICS_VARIABLE, "0")]), [true, false]);
         assert_eq!(configured(&["--config=a.yaml"], &[]), [true, true]);
+        let metrics = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+            configured_metrics(&args, &BTreeMap::new())
+        };
+        assert_eq!(metrics(&["--metrics-addr", "127.0.0.1:9"]).as_deref(), Some("127.0.0.1:9"));
+        assert_eq!(metrics(&["--metrics-addr=:9"]).as_deref(), Some("127.0.0.1:9"));
+        assert_eq!(metrics(&["--metrics-addr=0"]), None);
+        assert_eq!(metrics(&["--metrics-addr=:9", "--metrics-secure"]), None);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(!is_free(listener.local_addr().unwrap().port()));
     }

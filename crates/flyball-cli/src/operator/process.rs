@@ -39,15 +39,20 @@ pub(crate) fn forward_lines(from: impl AsyncRead + Unpin + Send + 'static, sink:
 
 /// Builds the command of a program that is stopped, as by [`Process::stop`], when this process ends for any reason.
 pub(crate) fn supervised(line: &[OsString]) -> Command {
-    if !cfg!(target_os = "linux") {
-        let mut command = Command::new(&line[0]);
-        command.args(&line[1..]);
-        return command;
-    }
-    // This very program, even if another one is built in its place meanwhile.
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("supervise").arg(std::process::id().to_string()).args(line);
+    let line = supervised_line(line);
+    let mut command = Command::new(&line[0]);
+    command.args(&line[1..]);
     command
+}
+
+/// Returns the program and the arguments of such a command.
+pub(crate) fn supervised_line(line: &[OsString]) -> Vec<OsString> {
+    if !cfg!(target_os = "linux") {
+        return line.to_vec();
+    }
+    // `/proc/self/exe` is this program even if a build replaces its file.
+    let supervise = ["/proc/self/exe".into(), "supervise".into(), std::process::id().to_string().into()];
+    supervise.into_iter().chain(line.iter().cloned()).collect()
 }
 
 /// A process that runs beside this one. It is killed if this is dropped.

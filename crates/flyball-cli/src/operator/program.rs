@@ -21,7 +21,7 @@ use tokio::process::Command;
 /// Lines of a failed program's standard error that are printed.
 const MAX_PRINTED_LINES: usize = 10;
 
-/// Options of a build of the project in this folder.
+/// Options of a build of the project in this directory.
 #[derive(Clone, Default)]
 pub(crate) struct Build {
     /// Binary target, if the project has several.
@@ -104,7 +104,7 @@ impl Build {
     }
 }
 
-/// Refuses a folder that is in no cargo package: cargo's own words for it name no remedy.
+/// Refuses a directory that is in no cargo package: cargo's own words for it name no remedy.
 pub(crate) fn check_project() -> Result<()> {
     if let Some(program) = Program::here() {
         return Err(Error::new(format!("{program} has no build; this command supports only operators in Rust"))
@@ -116,13 +116,13 @@ pub(crate) fn check_project() -> Result<()> {
     }
 }
 
-/// Returns true if this folder is in a cargo package or workspace.
+/// Returns true if this directory is in a cargo package or workspace.
 fn is_in_package() -> bool {
     let folder = std::env::current_dir().unwrap_or_default();
     folder.ancestors().any(|above| above.join("Cargo.toml").is_file())
 }
 
-/// Returns the error of a command in a folder without a project.
+/// Returns the error of a command in a directory without a project.
 pub(crate) fn missing_project(hint: &str) -> Error {
     let folder = std::env::current_dir().unwrap_or_default();
     Error::new(format!("no project here: no Cargo.toml or {WATCHES} found in {}", folder.display())).hint(hint)
@@ -145,6 +145,11 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
+    /// Returns the flags for a program.
+    pub(crate) fn of(program: Program) -> Self {
+        Self { program: Some(program), bin: None }
+    }
+
     /// Returns true if it is the program of the project.
     pub(crate) fn is_of_project(&self) -> bool {
         self.program.is_none()
@@ -158,6 +163,8 @@ pub(crate) enum Program {
     File(PathBuf),
     /// This program with a watches.yaml, which maps kinds to charts, roles and playbooks.
     Watches(PathBuf),
+    /// This program as the operator lifecycle manager.
+    Lifecycle,
 }
 
 impl FromStr for Program {
@@ -178,8 +185,10 @@ impl FromStr for Program {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::File(path) | Self::Watches(path)) = self;
-        path.display().fmt(f)
+        match self {
+            Self::File(path) | Self::Watches(path) => path.display().fmt(f),
+            Self::Lifecycle => f.write_str("flyball olm run"),
+        }
     }
 }
 
@@ -190,7 +199,7 @@ impl Program {
         if is_yaml { Self::Watches(path.into()) } else { Self::File(path.into()) }
     }
 
-    /// Finds the program of the project in this folder, if nothing needs to be built for it.
+    /// Finds the program of the project in this directory, if nothing needs to be built for it.
     pub(crate) fn here() -> Option<Self> {
         let watches = Path::new(WATCHES);
         (watches.is_file() && !Path::new("Cargo.toml").exists()).then(|| Self::Watches(watches.into()))
@@ -204,7 +213,7 @@ impl Program {
     /// Returns the entries of its watches.yaml; none if it is a file.
     pub(crate) fn entries(&self) -> Vec<Value> {
         match self {
-            Self::File(_) => Vec::new(),
+            Self::File(_) | Self::Lifecycle => Vec::new(),
             Self::Watches(path) => entries(path),
         }
     }
@@ -246,10 +255,8 @@ impl Program {
     pub(crate) fn command_line(&self) -> Vec<OsString> {
         match self {
             Self::File(path) => vec![path.into()],
-            Self::Watches(path) => {
-                let this = std::env::current_exe().unwrap_or_else(|_| "flyball".into());
-                vec![this.into(), "operate".into(), path.into()]
-            }
+            Self::Watches(path) => vec![this_program(), "operate".into(), path.into()],
+            Self::Lifecycle => vec![this_program(), "olm".into(), "run".into()],
         }
     }
 
@@ -257,12 +264,14 @@ impl Program {
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::File(path) => vec![path.clone()],
+            Self::Lifecycle => Vec::new(),
             Self::Watches(path) => {
                 let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
                 let mut files = Vec::new();
                 watcher::collect_files(folder, &mut files);
                 // They are not the operator's, and other commands write them.
                 files.retain(|file| !["target", "tests"].iter().any(|name| file.starts_with(folder.join(name))));
+                watcher::remove_outputs(&mut files);
                 // Charts, roles and playbooks may be elsewhere.
                 for entry in entries(path) {
                     let named = ["chart", "role", "playbook"].iter().filter_map(|field| entry[*field].as_str());
@@ -334,7 +343,7 @@ impl Program {
         }
     }
 
-    /// Returns the error of a command of the program, with the end of what it printed on standard error.
+    /// Returns the error of a command of the program, with the last lines of its standard error.
     fn failed(&self, shown: &str, what: &str, printed: &str) -> Error {
         let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
         // The message of a watches.yaml's operator is complete: it names the file and the entry.
@@ -351,6 +360,11 @@ impl Program {
             "the program must call Operator::main of this release; pass the flags it needs after --, such as -- --token x",
         )
     }
+}
+
+/// Returns the path of this program.
+fn this_program() -> OsString {
+    std::env::current_exe().unwrap_or_else(|_| "flyball".into()).into()
 }
 
 /// Returns the entries of a watches.yaml, none if it is invalid: the operator itself reports errors.

@@ -87,6 +87,6 @@ impl TestEnvironment {
 
 /// Returns the failed checks of `/readyz`.
 fn failed_checks(page: &str) -> String {
-    let complaints: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("[-]")).map(str::trim_start).collect();
-    if complaints.is_empty() { page.trim().to_owned() } else { complaints.join(", ") }
+    let failures: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("[-]")).map(str::trim_start).collect();
+    if failures.is_empty() { page.trim().to_owned() } else { failures.join(", ") }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Project {
     pub(crate) budget: Budget,
     #[serde(flatten)]
     unknown: Map<String, Value>,
-    /// The folder that the file is in.
+    /// The directory that the file is in.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
 }
@@ -184,8 +184,8 @@ impl Project {
         }
     }
 
-    /// Finds the project of a folder: its own, or that of the nearest parent folder. Projects of other tools, with a
-    /// file of the same name, are ignored.
+    /// Finds the project of a directory: its own, or that of the nearest parent directory. Projects of other tools,
+    /// with a file of the same name, are ignored.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
         let folder = folder.canonicalize().context(format!("cannot read {}", folder.display()))?;
         let Some(folder) = folder.ancestors().find(|folder| folder.join(FILE).is_file()) else { return Ok(None) };
@@ -200,7 +200,7 @@ impl Project {
         Ok(Some(Self { folder: folder.into(), ..project }))
     }
 
-    /// Finds the project that the current folder is in.
+    /// Finds the project that the current directory is in.
     pub(crate) fn here() -> Result<Self> {
         Self::find(Path::new("."))?.ok_or_else(|| {
             let error = Error::new("no Flyball project found here or in a parent directory");
@@ -216,7 +216,7 @@ impl Project {
         })
     }
 
-    /// Finds the project that the current folder is in, for a command that generates Rust code.
+    /// Finds the project that the current directory is in, for a command that generates Rust code.
     pub(crate) fn of_rust(command: &str) -> Result<Self> {
         let project = Self::here()?;
         if project.project_type.is_rust() {
@@ -261,14 +261,14 @@ impl Project {
     }
 }
 
-/// Changes to the folder of the project that this folder is in. These paths, which are relative to this folder, become
-/// absolute.
+/// Changes to the directory of the project that this directory is in. These paths, which are relative to this
+/// directory, become absolute.
 pub(crate) fn enter_project<'p>(paths: impl IntoIterator<Item = &'p mut PathBuf>) -> Result<()> {
     let here = Path::new(".");
     if here.join(WATCHES).is_file() || here.join("Cargo.toml").is_file() {
         return Ok(());
     }
-    // A file of another form is no project of Flyball.
+    // A file of another form is not a project of Flyball.
     let Ok(Some(project)) = Project::find(here) else { return Ok(()) };
     for path in paths {
         *path = std::path::absolute(&*path).context(format!("cannot find {}", path.display()))?;

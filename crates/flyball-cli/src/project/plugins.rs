@@ -25,7 +25,7 @@ use std::path::{Component, Path};
 /// Larger files are not considered as source files.
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
-/// Files and folders with passwords or keys.
+/// Files and directories with passwords or keys.
 #[rustfmt::skip]
 const SECRET_NAMES: &[&str] = &[
     ".aws", ".azure", ".docker", ".git-credentials", ".gnupg", ".htpasswd", ".kube", ".netrc", ".npmrc", ".pypirc", ".ssh",
@@ -148,7 +148,7 @@ fn built_in(name: &Name) -> Option<ProjectType> {
     }
 }
 
-/// Returns all files of the project as they are about to be.
+/// Returns all files of the project, with the pending changes.
 fn universe(changes: &Changes) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     if changes.root().is_dir() {
@@ -180,7 +180,7 @@ fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Res
     Ok(())
 }
 
-/// Returns true if a file or folder may contain passwords or keys, by its name. These are not sent to plugins.
+/// Returns true if a file or directory may contain passwords or keys, by its name. These are not sent to plugins.
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     SECRET_NAMES.contains(&&*name) || name.starts_with(".env.") || SECRET_ENDINGS.iter().any(|end| name.ends_with(end))

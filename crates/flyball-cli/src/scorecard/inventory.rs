@@ -10,7 +10,11 @@ use kube::{Client, ResourceExt};
 /// Lists all objects, named like `Pod default/web-0`.
 pub(super) async fn inventory_of(client: &Client, kinds: &Kinds) -> Result<Inventory> {
     let mut found = Vec::new();
-    for kind in kinds.all().iter().filter(|kind| kind.can_list && !Inventory::PASSING.contains(&kind.plural.as_str())) {
+    for kind in kinds
+        .all()
+        .iter()
+        .filter(|kind| kind.can_list && !Inventory::TRANSIENT_RESOURCES.contains(&kind.plural.as_str()))
+    {
         let what = || format!("cannot list {}", kind.plural);
         let request = Request::get(kind.path(None, None)).body(Vec::new()).context(what())?;
         let list: ObjectList<DynamicObject> = client.request(request).await.context(what())?;

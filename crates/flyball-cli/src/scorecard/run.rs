@@ -179,7 +179,7 @@ impl<'a> ScorecardRun<'a> {
         }
         // Convergence is a separate check.
         let _ = self.wait_until_idle().await?;
-        let harmed = created.harmed(&self.inventory().await?);
+        let harmed = created.disruptions(&self.inventory().await?);
         let remedy = self.source.choose(
             "do not rewrite existing objects: cx.apply changes only differences, cx.create creates missing objects",
             "templates must render the same objects each time, without random values or the time",
@@ -265,7 +265,7 @@ impl<'a> ScorecardRun<'a> {
         let (mut last, mut since, mut moving) = (self.inventory().await?, Instant::now(), Vec::new());
         let rested = poll_until(self.timeout, POLL_INTERVAL, async || {
             let next = self.inventory().await?;
-            let moved = last.moved(&next);
+            let moved = last.changed(&next);
             if !moved.is_empty() {
                 (last, since, moving) = (next, Instant::now(), moved);
             }

@@ -1,4 +1,4 @@
-//! Test targets of the project in this folder, from cargo metadata.
+//! Test targets of the project in this directory, from cargo metadata.
 
 use crate::error::{Error, Result, ResultExt};
 use serde::Deserialize;

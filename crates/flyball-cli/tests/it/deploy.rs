@@ -122,7 +122,7 @@ fn operator_is_deployed_once_and_undeployed() {
     assert_eq!(home.run(&["logs", "--since", "x"]).code, Some(2));
 
     let undeploy = |flags: &[&str]| home.run(&[&["undeploy", "--program", &program], flags].concat());
-    let output = undeploy(&["--name-prefix", "b-", "-n", "default", "--keep-definitions", "--yes"]).ok().out;
+    let output = undeploy(&["--name-prefix", "b-", "-n", "default", "--keep-crds", "--yes"]).ok().out;
     assert!(output.ends_with("ServiceAccount default/b-controller-manager deleted\n"), "{output}");
 
     fs::write(home.0.join("shop.yaml"), SHOP).unwrap();

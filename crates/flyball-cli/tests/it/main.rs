@@ -3,21 +3,28 @@
 
 mod architecture;
 mod bench;
+mod bundles;
+mod catalogs;
+mod chaos;
 mod charts;
 mod cluster;
 mod data_dir;
 mod demo;
 mod deploy;
 mod dev;
+mod explore;
 mod helm;
 mod image;
 mod levels;
 mod manifests;
+mod meter;
 mod nodes;
 mod objects;
+mod olm;
 mod operators;
 mod plugins;
 mod projects;
+mod provenance;
 mod proxy;
 mod public_charts;
 mod registry;
@@ -29,6 +36,7 @@ mod terminal;
 mod testing;
 mod watches;
 mod web_server;
+mod why;
 
 use std::fs;
 use std::path::PathBuf;
@@ -86,6 +94,11 @@ impl CommandOutput {
     fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
+    }
+
+    #[track_caller]
+    fn usage(&self) {
+        assert_eq!(self.code, Some(2), "{self:?}");
     }
 
     #[track_caller]

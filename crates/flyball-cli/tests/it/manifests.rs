@@ -336,7 +336,7 @@ fn role_matches_the_markers() {
     }
 }
 
-/// Builds a folder with kubectl, if it is installed.
+/// Builds a directory with kubectl, if it is installed.
 #[expect(clippy::print_stderr, reason = "the output reports skipped checks")]
 fn kustomized(home: &Home, folder: &str) -> Option<Vec<Value>> {
     let kubectl = Path::new("/usr/bin/kubectl");

@@ -1,4 +1,4 @@
-//! External plugins of `init`, `create` and `edit`: small scripts in the plugin folder.
+//! External plugins of `init`, `create` and `edit`: small scripts in the plugin directory.
 
 use crate::{CommandOutput, Home};
 use serde_json::{Value, json};

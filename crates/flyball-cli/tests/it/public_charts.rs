@@ -1,11 +1,11 @@
-//! Public charts, and the samples of their custom resources, with the program. `.ci/public-charts` downloads them.
+//! Public charts and a public role with the program. `.ci/public-charts` downloads them.
 
 use crate::Home;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The error about the sample that does not match the CRD of its own repository.
 const INVALID: &str = "ApplicationSet argocd/test-hello-world-appset: failed to create typed patch object \
@@ -18,7 +18,7 @@ fn documents(text: &str) -> Option<Vec<Value>> {
     Some(documents)
 }
 
-/// Returns the objects of YAML files, and of YAML in Markdown where it is complete, below a folder.
+/// Returns the objects of YAML files, and of YAML in Markdown where it is complete, below a directory.
 fn objects_below(folder: &Path) -> Vec<Value> {
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -100,14 +100,54 @@ fn version_of(chart: &Path) -> String {
     metadata["version"].as_str().unwrap().to_owned()
 }
 
+fn downloads() -> Option<PathBuf> {
+    std::env::var_os("FLYBALL_TEST_PUBLIC_CHARTS").map(PathBuf::from)
+}
+
 #[test]
 fn public_charts_install_and_their_samples_are_valid() {
-    let Some(folder) = std::env::var_os("FLYBALL_TEST_PUBLIC_CHARTS") else { return };
-    let mut charts: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let Some(folder) = downloads() else { return };
+    let mut charts: Vec<_> = fs::read_dir(folder.join("charts")).unwrap().map(|entry| entry.unwrap().path()).collect();
     charts.sort();
     let mut table = "| Chart | Version | Objects | of these CRDs | Valid samples |\n|---|---|---|---|---|\n".to_owned();
     for chart in charts {
         let _ = writeln!(table, "{}", install(chart.file_name().unwrap().to_str().unwrap(), &chart));
     }
     fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("public-charts.md"), table).unwrap();
+}
+
+/// Creates an operator of the Visitors site, runs its generated case, and one with these fields of the spec.
+fn run_visitors(name: &str, flags: &str, create: &str, spec: &str) {
+    let home = Home::new(name);
+    let folder = home.0.join("visitors");
+    home.within(&home.0, &format!("init {flags} --domain acme.io visitors")).ok();
+    home.within(&folder, &format!("create api --group web --version v1 --kind VisitorsApp {create}")).ok();
+    home.within(&folder, "lint").ok();
+    home.within(&folder, "test --suite cluster").ok();
+
+    // Names and ports of the objects are fixed, so there can be only one site.
+    fs::remove_dir_all(folder.join("tests/e2e/level_1_install_visitorsapp")).unwrap();
+    let case = folder.join("tests/e2e/size_and_title");
+    fs::create_dir_all(&case).unwrap();
+    let site = format!("apiVersion: web.acme.io/v1\nkind: VisitorsApp\nmetadata: {{name: site}}\nspec: {spec}\n");
+    let deployment = |name: &str, spec: &str| {
+        let namespace = if flags == "--ansible" { ", namespace: default" } else { "" };
+        format!("apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: visitors-{name}{namespace}}}\nspec: {spec}\n")
+    };
+    let title = "{template: {spec: {containers: [{env: [{name: REACT_APP_TITLE, value: Welcome}]}]}}}";
+    let expected = [deployment("backend", "{replicas: 3}"), deployment("frontend", title)].join("---\n");
+    fs::write(case.join("00-install.yaml"), site).unwrap();
+    fs::write(case.join("00-assert.yaml"), expected).unwrap();
+    home.within(&folder, "test --suite cluster").ok();
+}
+
+#[test]
+fn chart_and_role_of_the_book_run_unchanged() {
+    let Some(folder) = downloads() else { return };
+    let of = |part: &str| folder.join("visitors").join(part).canonicalize().unwrap().display().to_string();
+    let spec = "{backend: {size: 3}, frontend: {title: Welcome}}";
+    run_visitors("public-visitors-helm", "--helm", &format!("--chart {}", of("chart")), spec);
+    // The namespace of the objects is a default of the role.
+    let spec = "{size: 3, title: Welcome}";
+    run_visitors("public-visitors-ansible", "--ansible", &format!("--role {}", of("role")), spec);
 }

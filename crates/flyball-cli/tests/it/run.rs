@@ -307,7 +307,7 @@ fn unusable_programs_are_named() {
     let output = home.run(&["get", "pods", "--kubeconfig", "/nowhere/at all"]);
     let message = "error: cannot read kubeconfig /nowhere/at all: No such file or directory\nhint: ";
     assert!(output.code == Some(1) && output.err.starts_with(message), "{output:?}");
-    // The folder is checked before the connection to the cluster.
+    // The directory is checked before the connection to the cluster.
     for command in ["run", "manifests"] {
         home.run(&[command])
             .fails_with(&["error: no project here: no Cargo.toml or watches.yaml found in /", "--program FILE"]);

@@ -1,11 +1,12 @@
-//! Operators that are a chart or a role, in the folders of their samples.
+//! Operators that are a chart or a role, in the directories of their samples.
 
 use crate::{CommandOutput, Home};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Runs a command in a folder of the repository's samples.
+/// Runs a command in a directory of the repository's samples.
 fn run_in(home: &Home, sample: &str, args: &[&str]) -> CommandOutput {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     CommandOutput::of(&home.command(args).current_dir(folder).output().unwrap())
@@ -19,6 +20,27 @@ fn operators_of_charts_and_roles_pass_the_scorecard() {
         let checks: Vec<Value> = serde_json::from_str(&output.out).unwrap();
         assert_eq!(checks.len(), 11, "{sample}: {output:?}");
         assert!(checks.iter().all(|check| check["outcome"] == "passed"), "{sample}: {output:?}");
+    }
+}
+
+/// Returns the names of the files of a directory of the repository, without their extensions.
+fn files_of(directory: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+    let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+    names.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn visitors_has_a_file_for_each_tier_in_each_form() {
+    for (directory, shared) in [
+        ("operators/visitors/src/controllers/visitorsapp", &["tier"][..]),
+        ("samples/visitors", &[]),
+        ("samples/visitors-ansible/roles/visitors/tasks", &["main"]),
+        ("samples/visitors-helm/helm-charts/visitors/templates", &["NOTES", "_helpers"]),
+    ] {
+        let tiers = ["backend", "database", "frontend"];
+        let expected = tiers.iter().chain(shared).map(ToString::to_string).collect();
+        assert_eq!(files_of(directory), expected, "{directory}");
     }
 }
 
@@ -58,7 +80,7 @@ fn errors_in_watches_are_named() {
         let output = home.run(&["operate", "watches.yaml", "describe"]);
         assert_eq!(output.code, Some(1), "{output:?}");
         assert!(words.iter().all(|word| output.err.contains(word)), "{output:?}");
-        // Other commands call it as the program of the project in the folder.
+        // Other commands call it as the program of the project in the directory.
         home.run(&["manifests"]).fails_with(words);
     };
     let entry = "group: example.com, version: v1, kind: Site";

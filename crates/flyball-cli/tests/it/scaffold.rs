@@ -7,20 +7,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 impl Home {
-    /// Begins a project and returns its folder.
+    /// Begins a project and returns its directory.
     fn project(&self) -> PathBuf {
         self.run(&["init", "--domain", "acme.io", "redis-operator"]).ok();
         self.0.join("redis-operator")
     }
 
-    /// Runs a command in a folder.
+    /// Runs a command in a directory.
     pub(crate) fn within(&self, folder: &Path, line: &str) -> CommandOutput {
         let words: Vec<&str> = line.split_whitespace().collect();
         CommandOutput::of(&self.command(&words).current_dir(folder).output().unwrap())
     }
 }
 
-/// Returns all files below a folder with their contents.
+/// Returns all files below a directory with their contents.
 pub(crate) fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -92,7 +92,7 @@ fn library_dependency_follows_the_flags() {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     std::os::unix::fs::symlink(&tree, home.0.join("flyball")).unwrap();
     let (url, at) = ("https://git.example.com/flyball", tree.display().to_string());
-    // From a folder of the project's own that is two below the tree's parent.
+    // From a directory of the project's own that is two below the tree's parent.
     let up = home.0.join("ops/redis").canonicalize().unwrap_or(home.0.join("ops/redis"));
     let up = "../".repeat(up.components().count() - 1);
     for (flags, variable, expected) in [
@@ -116,7 +116,7 @@ fn library_dependency_follows_the_flags() {
     assert!(!home.0.join("new").exists());
 }
 
-/// Returns the files below a folder of this repository that end in this.
+/// Returns the files below a directory of this repository that end in this.
 fn sources(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -195,7 +195,7 @@ fn invalid_project_names_are_rejected() {
     ]);
     home.run(&["init", "--domain", "acme.io", "--flyball-path", "/tmp", "new"])
         .fails_with(&["/tmp is not a Flyball source tree", "--flyball-git URL"]);
-    // The folder is not writable for any user.
+    // The directory is not writable for any user.
     home.run(&["init", "--domain", "acme.io", "/proc/operator"])
         .fails_with(&["cannot write /proc/operator/", "nothing was written"]);
     fs::write(home.0.join("file"), "").unwrap();
@@ -344,7 +344,7 @@ fn existing_files_are_kept() {
         .fails_with(&["tests/redis.rs already exists", "nothing was written"]);
     assert_eq!(files(&folder), before);
     home.within(&folder, &format!("create api {REDIS} --force")).ok();
-    // A file where a folder has to be is found out when half is written.
+    // A file where a directory has to be is found out when half is written.
     fs::write(folder.join("src/webhooks"), "").unwrap();
     let before = files(&folder);
     home.within(&folder, &format!("create webhook {REDIS} --validation")).fails_with(&["src/webhooks"]);

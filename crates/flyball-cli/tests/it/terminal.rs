@@ -76,6 +76,38 @@ fn missing_arguments_are_prompted() {
 }
 
 #[test]
+fn new_project_is_prompted_for_at_a_terminal() {
+    let home = Home::new("ask-init");
+    // Without one, the missing flag is an error, and nothing is written.
+    let output = home.run(&["init", "shop"]);
+    assert!(output.code == Some(2) && output.err.contains("in Rust: --domain <DOMAIN>"), "{output:?}");
+    assert!(!home.0.join("shop").exists());
+    // Enter accepts the defaults; the first type is unknown.
+    let output = home.type_to("init shop", "go\nHelm\nacme.io\n\n").ok().out;
+    for words in [
+        "type (rust, helm, ansible) [rust]: ",
+        "expected one of rust, helm, ansible",
+        "domain of the API groups [example.com]: ",
+        "name [shop]: ",
+        "Created project shop. Next, in shop:",
+    ] {
+        assert!(output.contains(words), "{words} in {output}");
+    }
+    let project = fs::read_to_string(home.0.join("shop/PROJECT")).unwrap();
+    assert!(project.contains("domain: acme.io") && project.contains("projectName: shop"), "{project}");
+    assert!(home.0.join("shop/watches.yaml").exists());
+    let output = home.type_to("init site --name site-operator", "\n\n").ok().out;
+    assert!(!output.contains("name ["), "{output}");
+    let manifest = fs::read_to_string(home.0.join("site/Cargo.toml")).unwrap();
+    assert!(manifest.contains("name = \"site-operator\""), "{manifest}");
+    // With a domain, or a redirected output, there is no prompt.
+    let output = home.type_to("init --domain acme.io other", "").ok().out;
+    assert!(!output.contains("type ("), "{output}");
+    let output = home.type_to("init last >list", "");
+    assert!(output.code == Some(2) && output.out.contains("--domain <DOMAIN>"), "{output:?}");
+}
+
+#[test]
 fn removal_is_confirmed() {
     let home = Home::new("ask-undeploy");
     home.run(&["cluster", "up", "--quiet"]).ok();

@@ -246,15 +246,48 @@ fn new_role_is_a_kind() {
         .fails_with(&["project redis-operator is of type Ansible and has no charts", "init --helm"]);
 }
 
+/// Returns the files in a directory, with their paths inside it.
+fn inner(folder: &Path) -> Vec<(PathBuf, String)> {
+    let all = files(folder).into_iter();
+    all.map(|(path, text)| (path.strip_prefix(folder).unwrap().to_owned(), text)).collect()
+}
+
+#[test]
+fn existing_role_is_copied_unchanged() {
+    let home = Home::new("watches-role");
+    let role = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flyball-ansible/tests/projects/visitors/roles/visitors");
+    let folder = home.watched_project("--ansible");
+    let create = format!("create api --group web --version v1 --kind VisitorsApp --role {}", role.display());
+    home.within(&folder, &create).ok();
+    assert_eq!(inner(&folder.join("roles/visitors")), inner(&role));
+    let watches = fs::read_to_string(folder.join("watches.yaml")).unwrap();
+    assert!(watches.contains("  kind: VisitorsApp\n  role: visitors\n"), "{watches}");
+    let sample = fs::read_to_string(folder.join("config/samples/web_v1_visitorsapp.yaml")).unwrap();
+    assert!(sample.ends_with("  namespace: default\n  size: 1\n  title: 'Visitors Dashboard'\n"), "{sample}");
+    let crd = definition(&folder, "web.acme.io_visitorsapps.yaml");
+    let spec = spec_schema(&crd);
+    assert_eq!(spec["properties"]["size"]["type"], "integer");
+    assert_eq!(spec["x-kubernetes-preserve-unknown-fields"], true);
+    home.within(&folder, "lint").ok();
+    home.within(&folder, "test --suite cluster").ok();
+
+    // A role of the project stays as it is.
+    home.within(&folder, "create api --group web --version v1 --kind Visitors").fails_with(&["--role roles/visitors"]);
+    home.within(&folder, "create api --group web --version v1 --kind Visitors --role roles/visitors").ok();
+    assert_eq!(inner(&folder.join("roles/visitors")), inner(&role));
+    let other = create.replace("--kind VisitorsApp", "--kind Other");
+    home.within(&folder, &other).fails_with(&["roles/visitors already exists", "nothing was written"]);
+    let no_role = "create api --group web --version v1 --kind Other --role config";
+    home.within(&folder, no_role).fails_with(&["--role config: the directory has no tasks/main.yml"]);
+    home.succeed("", "init --helm other");
+    home.within(&home.0.join("other"), &create).fails_with(&["project other is of type Helm and has no roles"]);
+}
+
 #[test]
 fn existing_chart_is_copied_unchanged() {
     let home = Home::new("watches-chart");
     let chart = memcached();
     let folder = home.watched_project(&format!("--helm --chart {}", chart.display()));
-    let inner = |folder: &Path| {
-        let all = files(folder).into_iter();
-        all.map(|(path, text)| (path.strip_prefix(folder).unwrap().to_owned(), text)).collect::<Vec<_>>()
-    };
     let original = inner(&chart);
     assert_eq!(inner(&folder.join("helm-charts/memcached")), original);
     let watches = fs::read_to_string(folder.join("watches.yaml")).unwrap();
@@ -390,8 +423,8 @@ fn unusable_projects_and_commands_are_named() {
         ("run --local", "use flyball run"),
         ("add api --kind Redis", "use flyball create api"),
         ("generate k8s", "use cargo build"),
-        ("generate bundle --version 1.0.0", "not supported yet"),
-        ("run bundle registry.example.com/bundle:1.0", "not supported yet"),
+        ("generate bundle --version 1.0.0", "use flyball bundle create --image IMAGE"),
+        ("run bundle registry.example.com/bundle:1.0", "flyball olm install"),
         ("docker-build IMG=a", "use flyball image build --tag IMAGE"),
         ("make docker-push", "use flyball image push IMAGE"),
         ("make deploy IMG=a", "use flyball deploy"),

@@ -20,7 +20,7 @@ impl Comparison {
     pub(super) fn of(ty: Type<'_>, old: &Value, new: &Value) -> Self {
         let mut delta = Delta::default();
         delta.compare(ty, Some(old), Some(new));
-        Self { removed: delta.removed.below, written: delta.written.below }
+        Self { removed: delta.removed.collect().below, written: delta.written.collect().below }
     }
 
     /// Excludes paths, with all paths below them.
@@ -38,8 +38,21 @@ impl Comparison {
 /// The differences at and below one element.
 #[derive(Default)]
 struct Delta {
-    removed: Branch,
-    written: Branch,
+    removed: Found,
+    written: Found,
+}
+
+/// The paths at and below one element that were found, in any order.
+#[derive(Default)]
+struct Found {
+    member: bool,
+    below: Vec<(PathElement, Branch)>,
+}
+
+impl Found {
+    fn collect(self) -> Branch {
+        Branch { member: self.member, below: self.below.into_iter().collect() }
+    }
 }
 
 impl Delta {
@@ -95,11 +108,12 @@ impl Delta {
     fn descend(&mut self, element: PathElement, ty: Type<'_>, old: Option<&Value>, new: Option<&Value>) {
         let mut inner = Delta::default();
         inner.compare(ty, old, new);
-        if !inner.removed.is_empty() {
-            self.removed.below.put(element.clone(), inner.removed);
+        let (removed, written) = (inner.removed.collect(), inner.written.collect());
+        if !removed.is_empty() {
+            self.removed.below.push((element.clone(), removed));
         }
-        if !inner.written.is_empty() {
-            self.written.below.put(element, inner.written);
+        if !written.is_empty() {
+            self.written.below.push((element, written));
         }
     }
 
@@ -121,27 +135,27 @@ impl Delta {
                 }
                 ([_, _, ..], [_, _, ..]) => {
                     if before != after {
-                        self.written.below.put(element, Branch::MEMBER);
+                        self.written.below.push((element, Branch::MEMBER));
                     }
                 }
                 ([_, _, ..], after) => {
                     if let Some(after) = after.first() {
                         self.descend(element.clone(), list.items, None, Some(after));
                     }
-                    self.removed.below.insert(&[element]);
+                    self.removed.below.push((element, Branch::MEMBER));
                 }
                 (before, _) => {
                     if let Some(before) = before.first() {
                         self.descend(element.clone(), list.items, Some(before), None);
                     }
-                    self.written.below.insert(&[element]);
+                    self.written.below.push((element, Branch::MEMBER));
                 }
             }
         }
     }
 }
 
-/// Returns the items of a list; none if the value is no list.
+/// Returns the items of a list; none if the value is not a list.
 fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

@@ -35,7 +35,7 @@ pub struct Manager {
 /// The kind of write of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Server-side apply: the manager gives up fields that it no longer sends.
+    /// Server-side apply: the manager releases fields that it no longer sends.
     Apply,
     /// Any other write.
     Update,
@@ -139,6 +139,11 @@ impl ManagedFields {
         });
         let entries: Vec<Value> = entries.into_iter().map(Entry::encode).collect();
         (!entries.is_empty()).then_some(Value::Array(entries))
+    }
+
+    /// Returns the approximate memory in bytes of the fields as JSON, which may be far more than their own.
+    pub fn json_bytes(&self) -> usize {
+        self.0.values().map(|entry| entry.fields.json_bytes()).sum()
     }
 
     /// Returns true if no field has an owner.

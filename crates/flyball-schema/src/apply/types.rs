@@ -166,23 +166,20 @@ impl<'a> Type<'a> {
                 Branch::MEMBER
             }
             (Atom::List(list), Value::Array(items)) => {
-                let mut below = FieldSet::new();
-                for item in items {
-                    let Ok(element) = list.element(item) else { continue };
-                    let inner = list.items.fields(item).below;
-                    below.put(element, Branch { member: true, below: inner });
-                }
-                Branch { member: false, below }
+                let branch = |item| {
+                    let element = list.element(item).ok()?;
+                    Some((element, Branch { member: true, below: list.items.fields(item).below }))
+                };
+                Branch { member: false, below: items.iter().filter_map(branch).collect() }
             }
             (Atom::Map(map), Value::Object(entries)) => {
-                let mut below = FieldSet::new();
-                for (key, value) in entries {
+                let branch = |(key, value): (&String, &Value)| {
                     let mut branch = map.get(key).unwrap_or(Type::Deduced).fields(value);
                     let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
                     branch.member |= empty || !map.names(key);
-                    below.put(PathElement::field(key), branch);
-                }
-                Branch { member: false, below }
+                    (PathElement::field(key), branch)
+                };
+                Branch { member: false, below: entries.iter().map(branch).collect() }
             }
             (Atom::List(_) | Atom::Map(_), _) => Branch::default(),
         }
@@ -191,8 +188,7 @@ impl<'a> Type<'a> {
     /// Adds the fields of structs that have descendants in the set.
     pub(super) fn with_named_fields(self, set: &FieldSet) -> FieldSet {
         let (map, list) = (self.map(), self.list());
-        let mut out = FieldSet::new();
-        for (element, branch) in set.branches() {
+        let with_named = |(element, branch): (&PathElement, &Branch)| {
             let (named, inner) = match (element, &map, &list) {
                 (PathElement::Field(name), Some(map), _) => (map.names(name), map.get(name)),
                 (PathElement::Key(_), _, Some(list)) => (false, Some(list.items)),
@@ -200,9 +196,9 @@ impl<'a> Type<'a> {
             };
             let below = inner.unwrap_or(Type::Deduced).with_named_fields(&branch.below);
             let member = branch.member || named && !branch.below.is_empty();
-            out.put(element.clone(), Branch { member, below });
-        }
-        out
+            (element.clone(), Branch { member, below })
+        };
+        set.branches().map(with_named).collect()
     }
 
     /// Adapts a set to the current schema: paths below a value that has become atomic are replaced by that value.
@@ -218,17 +214,16 @@ impl<'a> Type<'a> {
         if atomic && !leaf {
             return Branch::MEMBER;
         }
-        let mut below = FieldSet::new();
-        for (element, inner) in branch.below.branches() {
+        let reconciled = |(element, inner): (&PathElement, &Branch)| {
             let ty = match (&atom, element) {
                 (Atom::Map(map), PathElement::Field(name)) => map.get(name),
                 (Atom::Map(map), _) => map.rest,
                 (Atom::List(list), _) => Some(list.items),
                 (Atom::Scalar(_), _) => None,
             };
-            below.put(element.clone(), ty.map_or_else(|| inner.clone(), |ty| ty.reconcile(inner)));
-        }
-        Branch { member: branch.member, below }
+            (element.clone(), ty.map_or_else(|| inner.clone(), |ty| ty.reconcile(inner)))
+        };
+        Branch { member: branch.member, below: branch.below.branches().map(reconciled).collect() }
     }
 }
 

@@ -179,7 +179,8 @@ impl Objects<'_> {
         let (mut managed, _) = self.remove_from_other_managers(live, new, &changed, managed, None)?;
         let own = changed.written.difference(&UNOWNED);
         if !own.is_empty() {
-            let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
+            let before = managed.remove_entry(&manager);
+            let fields = before.map_or_else(FieldSet::new, |entry| entry.fields).union(own);
             managed.put(Entry { manager, api_version: self.api_version.into(), time: now.map(str::to_owned), fields });
         }
         Ok(managed)
@@ -206,8 +207,9 @@ impl Objects<'_> {
         } else {
             managed
         };
-        match self.apply_once(ty, live, configuration, managed.clone(), &manager, force, now) {
-            Err(Error::Conflicts(conflicts)) if manager.name == "kubectl" => {
+        let before = (manager.name == "kubectl").then(|| managed.clone());
+        match (self.apply_once(ty, live, configuration, managed, &manager, force, now), before) {
+            (Err(Error::Conflicts(conflicts)), Some(managed)) => {
                 // Client-side `kubectl apply` recorded its configuration; kubectl may change those fields.
                 let Some(noted) = self.last_applied(ty, live) else { return Err(Error::Conflicts(conflicts)) };
                 let foreign: Vec<Conflict> =
@@ -218,7 +220,7 @@ impl Objects<'_> {
                     Err(Error::Conflicts(foreign))
                 }
             }
-            result => result,
+            (result, _) => result,
         }
     }
 
@@ -238,10 +240,14 @@ impl Objects<'_> {
             merge(ty, Some(live), Some(configuration)).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         let last = managed.get(manager).cloned();
         let fields = ty.fields(configuration).below.recursive_difference(self.ignored);
+        // Without a field that the applier no longer specifies, nothing is pruned. Versions are converted in any case.
+        let is_other = managed.0.values().any(|entry| entry.api_version != self.api_version);
+        let last_fields = last.as_ref().filter(|last| !last.fields.is_empty());
+        let prunes = last_fields.is_some_and(|last| is_other || !last.fields.clone().difference(&fields).is_empty());
         let time = last.as_ref().and_then(|entry| entry.time.clone());
         managed.put(Entry { manager: manager.clone(), api_version: self.api_version.into(), time, fields });
         let object = match last {
-            Some(last) if !last.fields.is_empty() => {
+            Some(last) if prunes => {
                 self.prune(merged, &managed, &last).map_err(Error::during("failed to prune fields"))?
             }
             _ => merged,
@@ -254,7 +260,7 @@ impl Objects<'_> {
         }
         let changed = object != *live;
         if let Some(entry) = managed.0.get_mut(manager) {
-            entry.fields = entry.fields.difference(&UNOWNED);
+            entry.fields = std::mem::take(&mut entry.fields).difference(&UNOWNED);
             if changed {
                 entry.time = now.map(str::to_owned);
             }
@@ -312,7 +318,7 @@ impl Objects<'_> {
             let taken = entry.fields.intersection(&changed.written);
             taken.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
             for released in [&taken, &changed.removed].into_iter().filter(|released| !released.is_empty()) {
-                entry.fields = entry.fields.difference(released);
+                entry.fields = std::mem::take(&mut entry.fields).difference(released);
             }
             if !entry.fields.is_empty() {
                 remaining.push(entry);
@@ -332,13 +338,13 @@ impl Objects<'_> {
         let mut pruned = remove(ty, &before, &ty.with_named_fields(&last.fields));
 
         // Fields of other managers are restored version by version, starting with the applier's last one.
-        let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        let mut owned: BTreeMap<&str, Vec<FieldSet>> = BTreeMap::new();
         for entry in managed.0.values() {
-            let fields = owned.entry(&entry.api_version).or_default();
-            *fields = std::mem::take(fields).union(&entry.fields);
+            owned.entry(&entry.api_version).or_default().push(entry.fields.clone());
         }
         let first = owned.remove_entry(version);
         for (at, owned) in first.into_iter().chain(owned) {
+            let owned = FieldSet::union_all(owned);
             pruned = self
                 .restore(&before, pruned, &owned, version, at)
                 .map_err(Error::during("failed add back owned items"))?;
@@ -348,7 +354,12 @@ impl Objects<'_> {
         let pruned_fields = ty
             .with_named_fields(&ty.fields(&before).below)
             .difference(&ty.with_named_fields(&ty.fields(&pruned).below));
+        // Objects may be large: this one is not needed any more.
+        drop(pruned);
         let pruned = remove(ty, &before, &pruned_fields.intersection(&ty.with_named_fields(&last.fields)));
+        if version == self.api_version {
+            return Ok(pruned);
+        }
         let converted = self.convert(&pruned, version, self.api_version)?.map(|(converted, _)| converted.into_owned());
         Ok(converted.unwrap_or(pruned))
     }
@@ -362,6 +373,13 @@ impl Objects<'_> {
         version: &str,
         at: &str,
     ) -> Result<Value, Error> {
+        if version == at {
+            let Some(ty) = self.ty_in(at) else { return Ok(pruned) };
+            let unowned = unowned(ty, before, &pruned, owned);
+            // Objects may be large: this one is not needed any more.
+            drop(pruned);
+            return Ok(remove(ty, before, &unowned));
+        }
         let see = |what: &str, object| {
             self.convert(object, version, at)
                 .map_err(Error::during(format_args!("failed to convert {what} object at version {at}")))
@@ -369,9 +387,7 @@ impl Objects<'_> {
         let Some(((whole, ty), (remaining, _))) = see("merged", before)?.zip(see("pruned", &pruned)?) else {
             return Ok(pruned);
         };
-        let all = ty.with_named_fields(&ty.fields(&whole).below);
-        let keep = ty.with_named_fields(&ty.fields(&remaining).below).union(&ty.with_named_fields(owned));
-        let restored = remove(ty, &whole, &all.difference(&keep));
+        let restored = remove(ty, &whole, &unowned(ty, &whole, &remaining, owned));
         let converted = self.convert(&restored, at, version)?.map(|(converted, _)| converted.into_owned());
         Ok(converted.unwrap_or(pruned))
     }
@@ -386,6 +402,13 @@ impl Objects<'_> {
         let changed = Comparison::of(ty, &noted, live);
         Some(ty.fields(&noted).below.difference(&changed.written).difference(&changed.removed))
     }
+}
+
+/// Returns the fields of an object that neither remain in another one nor have an owner.
+fn unowned(ty: Type<'_>, whole: &Value, remaining: &Value, owned: &FieldSet) -> FieldSet {
+    let all = ty.with_named_fields(&ty.fields(whole).below);
+    let keep = ty.with_named_fields(&ty.fields(remaining).below).union(ty.with_named_fields(owned));
+    all.difference(&keep)
 }
 
 /// Returns true if the object does not exist yet.
@@ -415,6 +438,7 @@ fn cap(mut managed: ManagedFields) -> ManagedFields {
     oldest.sort();
     let mut surplus = oldest.len().saturating_sub(MAX_UPDATERS);
     let mut first_of_version: BTreeMap<String, Manager> = BTreeMap::new();
+    let mut merged: BTreeMap<Manager, Vec<FieldSet>> = BTreeMap::new();
     for (_, manager, api_version) in oldest {
         if surplus == 0 {
             break;
@@ -432,8 +456,15 @@ fn cap(mut managed: ManagedFields) -> ManagedFields {
         }
         let entry = managed.remove_entry(&manager).expect("it was listed above");
         let bucket = managed.remove_entry(&ancient).expect("the first one was given this name");
-        managed.put(Entry { fields: bucket.fields.union(&entry.fields), time: entry.time, ..bucket });
+        merged.entry(ancient).or_default().push(entry.fields);
+        managed.put(Entry { time: entry.time, ..bucket });
         surplus -= 1;
+    }
+    for (ancient, fields) in merged {
+        if let Some(bucket) = managed.0.get_mut(&ancient) {
+            let own = std::mem::take(&mut bucket.fields);
+            bucket.fields = FieldSet::union_all(std::iter::once(own).chain(fields));
+        }
     }
     managed
 }

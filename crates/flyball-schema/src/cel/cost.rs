@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Maximum size of a request, in bytes.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 /// The cost of traversing one character.
-const PER_CHARACTER: f64 = 0.1;
+const COST_PER_CHARACTER: f64 = 0.1;
 /// The cost of one character of a regular expression.
 const PER_PATTERN_CHARACTER: f64 = 0.25;
 
@@ -62,7 +62,7 @@ fn scaled(size: u64, by: f64) -> u64 {
 /// Returns the cost of searching a string for a pattern.
 pub(super) fn of_match(text: &str, pattern: &str) -> u64 {
     let chars = |text: &str| text.chars().count() as u64;
-    scaled(chars(text) + 1, PER_CHARACTER).saturating_mul(scaled(chars(pattern), PER_PATTERN_CHARACTER))
+    scaled(chars(text) + 1, COST_PER_CHARACTER).saturating_mul(scaled(chars(pattern), PER_PATTERN_CHARACTER))
 }
 
 /// A position in the schema of an expression's variable.
@@ -258,33 +258,33 @@ pub(super) fn of_call(
         }
         ("dyn", [of]) => (parts.saturating_add(1), of.size, of.entry),
         _ => {
-            let (own, size) = own(name, target, arguments, written, in_sets);
+            let (call_cost, size) = call_cost(name, target, arguments, written, in_sets);
             let entry = match (name, arguments) {
                 ("_+_", [a, b]) => a.entry.zip(b.entry).map(|(a, b)| a.or(b)),
                 _ => None,
             };
-            (parts.saturating_add(own), size, entry)
+            (parts.saturating_add(call_cost), size, entry)
         }
     }
 }
 
 /// Returns the cost of the call itself, and the size of its result.
-fn own(
+fn call_cost(
     name: &str,
     target: Option<&Estimate<'_>>,
     arguments: &[Estimate<'_>],
     written: &[IdedExpr],
     in_sets: bool,
 ) -> (u64, Option<Size>) {
-    let over = |size: Size| scaled(size.max, PER_CHARACTER);
+    let over = |size: Size| scaled(size.max, COST_PER_CHARACTER);
     let pattern = |size: Size| scaled(size.max, PER_PATTERN_CHARACTER);
     match (name, target, arguments) {
         ("contains" | "intersects", _, [a, b]) if in_sets => (a.size().times(b.size()).max.saturating_add(1), None),
         ("equivalent", _, [a, b]) if in_sets => (scaled(a.size().times(b.size()).max, 2.0).saturating_add(1), None),
         ("_==_", _, [a, b]) if is_of_kubernetes(&a.ty) && is_of_kubernetes(&b.ty) => (1, None),
-        ("_==_" | "_!=_", _, [a, b]) => (scaled(a.size().max.min(b.size().max), PER_CHARACTER), None),
+        ("_==_" | "_!=_", _, [a, b]) => (scaled(a.size().max.min(b.size().max), COST_PER_CHARACTER), None),
         ("_<_" | "_<=_" | "_>_" | "_>=_", _, [a, b]) if may_be_text(&a.ty) && may_be_text(&b.ty) => {
-            (scaled(a.size().max.min(b.size().max), PER_CHARACTER), None)
+            (scaled(a.size().max.min(b.size().max), COST_PER_CHARACTER), None)
         }
         ("@in", _, [_, b]) if !matches!(b.ty, Type::Map(..) | Type::Object { .. }) => (b.size().max, None),
         ("_+_", _, [a, b]) if matches!(a.ty, Type::List(_)) || matches!(b.ty, Type::List(_)) => {
@@ -326,14 +326,14 @@ fn own(
             (over(of.size()), Some(of.size()))
         }
         ("replace", Some(target), [old, new, ..]) => {
-            (scaled(target.size().max, 2.0 * PER_CHARACTER), Some(replaced(target.size(), old.size(), new.size())))
+            (scaled(target.size().max, 2.0 * COST_PER_CHARACTER), Some(replaced(target.size(), old.size(), new.size())))
         }
         ("split", Some(target), _) => {
             let limit = match written.get(1).map(|limit| &limit.expr) {
                 Some(Expr::Literal(LiteralValue::Int(limit))) => u64::try_from(*limit.inner()).unwrap_or(u64::MAX),
                 _ => target.size().max,
             };
-            (scaled(target.size().max, 2.0 * PER_CHARACTER), Some(Size::up_to(limit)))
+            (scaled(target.size().max, 2.0 * COST_PER_CHARACTER), Some(Size::up_to(limit)))
         }
         ("join", Some(target), of) => {
             let items = target.size();

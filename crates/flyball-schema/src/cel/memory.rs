@@ -62,7 +62,7 @@ pub(super) fn bound(of: IdedExpr) -> IdedExpr {
         }),
         Expr::Map(map) => Expr::Map(MapExpr { entries: map.entries.into_iter().map(entry).collect() }),
         // The arguments of the charging function are not evaluated.
-        Expr::Call(call) if call.func_name == meter::PAY => Expr::Call(call),
+        Expr::Call(call) if call.func_name == meter::CHARGE_FUNCTION => Expr::Call(call),
         Expr::Call(call) => {
             let grows = call.func_name == ADD && !call.args.iter().any(is_literal_number);
             let call = Expr::Call(CallExpr {
@@ -132,7 +132,7 @@ fn step(of: IdedExpr, sum: &str) -> IdedExpr {
 fn collected(of: IdedExpr, sum: &str) -> IdedExpr {
     match of.expr {
         Expr::Ident(name) if name == sum => call(COLLECTED, vec![node(Expr::Ident(name))]),
-        Expr::Call(CallExpr { func_name, target, args }) if func_name != meter::PAY => {
+        Expr::Call(CallExpr { func_name, target, args }) if func_name != meter::CHARGE_FUNCTION => {
             let args = args.into_iter().map(|argument| collected(argument, sum)).collect();
             IdedExpr { id: of.id, expr: Expr::Call(CallExpr { func_name, target, args }) }
         }

@@ -46,7 +46,7 @@ pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
     BUILT.set(built);
     if built > limit {
         SPENT.set(SPENT.get().max(PER_CALL + 1));
-        return Err(ExecutionError::function_error(PAY, Error::CostLimit));
+        return Err(ExecutionError::function_error(CHARGE_FUNCTION, Error::CostLimit));
     }
     Ok(())
 }
@@ -55,7 +55,7 @@ pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
 pub(super) fn pay(price: u64) -> Result<(), ExecutionError> {
     let spent = SPENT.get().saturating_add(price);
     SPENT.set(spent);
-    if is_exceeded(spent) { Err(ExecutionError::function_error(PAY, Error::CostLimit)) } else { Ok(()) }
+    if is_exceeded(spent) { Err(ExecutionError::function_error(CHARGE_FUNCTION, Error::CostLimit)) } else { Ok(()) }
 }
 
 /// Returns true if a cost exceeds the limit of one evaluation.
@@ -64,12 +64,12 @@ pub(super) fn is_exceeded(cost: u64) -> bool {
 }
 
 /// The function that charges a fixed cost and the costs of calls that depend on their arguments.
-pub(super) const PAY: &str = "@pay";
+pub(super) const CHARGE_FUNCTION: &str = "@pay";
 
 /// Adds the function that charges costs.
 pub(super) fn add(context: &mut Context<'_>) {
-    context.add_function(PAY, |call: &FunctionContext<'_, '_>| -> Result<bool, ExecutionError> {
-        let exceeded = || ExecutionError::function_error(PAY, Error::CostLimit);
+    context.add_function(CHARGE_FUNCTION, |call: &FunctionContext<'_, '_>| -> Result<bool, ExecutionError> {
+        let exceeded = || ExecutionError::function_error(CHARGE_FUNCTION, Error::CostLimit);
         let mut spent = SPENT.get();
         if is_exceeded(spent) {
             return Err(exceeded());
@@ -110,7 +110,7 @@ impl BlockCost {
         let fixed = i64::try_from(self.fixed).unwrap_or(i64::MAX);
         let mut args = vec![node(Expr::Literal(LiteralValue::Int(fixed.into())))];
         args.extend(self.calls);
-        let pay = node(Expr::Call(CallExpr { func_name: PAY.into(), target: None, args }));
+        let pay = node(Expr::Call(CallExpr { func_name: CHARGE_FUNCTION.into(), target: None, args }));
         let nothing = node(Expr::Literal(LiteralValue::Null));
         node(Expr::Call(CallExpr { func_name: CONDITIONAL.into(), target: None, args: vec![pay, of, nothing] }))
     }

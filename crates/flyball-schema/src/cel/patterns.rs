@@ -79,7 +79,7 @@ impl Patterns {
         let compiled = pattern::compile(pattern).map_err(|error| rejected(error.to_string()))?;
         if self.cached_states + states > MAX_CACHED_STATES || self.compiled.len() >= MAX_CACHED_PATTERNS {
             self.compiled.clear();
-            self.matcher.forget();
+            self.matcher.clear();
             self.cached_states = 0;
         }
         self.cached_states += states;

@@ -150,7 +150,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// Replaces empty lists that are always written by null: stored objects do not distinguish them.
-pub fn forget_empty_lists(node: Node<'_>, value: &mut Value) {
+pub fn nullify_empty_lists(node: Node<'_>, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let of = node.as_struct().map(|of| &of.fields);
@@ -162,13 +162,13 @@ pub fn forget_empty_lists(node: Node<'_>, value: &mut Value) {
                 if always && value.as_array().is_some_and(Vec::is_empty) {
                     *value = Value::Null;
                 } else {
-                    forget_empty_lists(inner, value);
+                    nullify_empty_lists(inner, value);
                 }
             }
         }
         Value::Array(items) => {
             let Some(inner) = node.items() else { return };
-            items.iter_mut().for_each(|item| forget_empty_lists(inner, item));
+            items.iter_mut().for_each(|item| nullify_empty_lists(inner, item));
         }
         _ => {}
     }

@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 /// Applies a patch to a value: null removes, objects merge, other values replace.
 pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
+        // Dropped first: both may be large.
+        *target = Value::Null;
         *target = patch.clone();
         return;
     };

@@ -273,7 +273,7 @@ fn merge_lists(
             match (known.get(found), item) {
                 (Some(at), Value::Object(new)) => {
                     let Value::Object(old) = live[*at].take() else {
-                        return Err(Error::Misfit("an item of a merged list is no map".into()));
+                        return Err(Error::Misfit("an item of a merged list is not a map".into()));
                     };
                     live[*at] = Value::Object(merge_maps(items, old, new.clone())?);
                 }

@@ -6,6 +6,7 @@ use crate::client;
 use crate::context::{Context, ReconcileSession, Reservation};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, key_of, type_of};
+use crate::ledger::Verb;
 use crate::queue::Effect;
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
@@ -99,13 +100,14 @@ impl<K: AnyResource> Context<K> {
     /// Deletes an object by its UID; another object of the same name is not deleted.
     ///
     /// An object that does not exist counts as deleted. Finalizers and grace periods may delay the removal; the owner
-    /// is reconciled afterwards.
+    /// is reconciled afterwards. There is no counterpart of `DeleteAllOf`: list the objects and delete each one.
     ///
     /// # Errors
     ///
     /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server returns
     /// an error.
     #[doc(alias = "Delete")]
+    #[doc(alias = "DeleteAllOf")]
     pub async fn delete<T: AnyResource>(&self, object: &T) -> Result<()> {
         self.session.delete(type_of(object), key_of(object), object.meta().uid.clone()).await
     }
@@ -144,7 +146,12 @@ impl ReconcileSession {
         let known = self.latest_to_apply(store, key).await?;
         match &known.entry {
             Some(entry) => self.check_adoption(store.kind(), key, entry, adopts)?,
-            None => check_selected(store, key, object)?,
+            None => {
+                check_selected(store, key, object)?;
+                if metadata_owned(object) {
+                    self.confirm_primary().await?;
+                }
+            }
         }
         self.apply_fields(store, key, "", object, known).await
     }
@@ -189,9 +196,12 @@ impl ReconcileSession {
         check_selected(store, &key, &object)?;
         let path = format!("{path}?fieldManager={}", self.env.manager);
         let owned = metadata_owned(&object);
+        if owned {
+            self.confirm_primary().await?;
+        }
         let is_again = drawn.as_ref().is_some_and(|drawn| drawn.is_again);
         let mut settle = || drawn.iter_mut().for_each(Reservation::complete);
-        let number = self.note(store, &key);
+        let number = self.note(store, &key, Some((Verb::Create, "")));
         for attempt in 1.. {
             let request = Request::post(&path)
                 .header(CONTENT_TYPE, "application/json")
@@ -250,7 +260,7 @@ impl ReconcileSession {
             .header(CONTENT_TYPE, "application/json")
             .body(options.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
-        let number = self.note(store, key);
+        let number = self.note(store, key, Some((Verb::Delete, "")));
         match self.env.client.exchange(request).await {
             Ok(_) => {
                 tracing::debug!(resource = %kind, object = %key, uid, "deleted");

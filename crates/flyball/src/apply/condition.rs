@@ -36,6 +36,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[doc(alias = "SetStatusCondition")]
+#[doc(alias = "metav1.Condition")]
 pub struct Condition {
     /// Type of the condition in CamelCase, such as `Ready`.
     #[serde(rename = "type")]

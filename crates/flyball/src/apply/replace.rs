@@ -4,6 +4,7 @@ use crate::cache::Entry;
 use crate::context::{Context, ReconcileSession};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, key_of, type_of};
+use crate::ledger::Verb;
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -72,7 +73,8 @@ impl ReconcileSession {
                 .header(CONTENT_TYPE, "application/json")
                 .body(object.to_string().into_bytes())
                 .map_err(kube::Error::HttpError)?;
-            Ok((kind, self.write(store, &key, request).await?))
+            let verb = (Verb::Update, subresource.trim_start_matches('/'));
+            Ok((kind, self.write(store, &key, verb, store.get(&key).as_ref(), request).await?))
         }
         .boxed()
     }

@@ -49,7 +49,7 @@ impl ReconcileSession {
                 .terminal());
             }
             let known = self.latest_to_apply(store, &primary.key).await?;
-            let shared = self.declared.status.as_ref().filter(|writer| writer.wants(&primary.key, &status));
+            let shared = self.declared.status.as_ref().filter(|writer| writer.record_desired(&primary.key, &status));
             if status.get("conditions").is_some() {
                 let before =
                     known.entry.as_ref().map(|known| known.decode_like(&json!({"status": {"conditions": null}})));

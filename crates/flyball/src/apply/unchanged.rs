@@ -15,7 +15,7 @@ use std::mem::replace;
 
 /// Returns true if applying an object would not change `live`, whose fields `owned` belong to the manager.
 pub(super) fn is_unchanged(owned: RawJson<'_>, object: &Value, live: RawJson<'_>) -> bool {
-    leaves(Level::Object, owned, object, Some(live.begun())).is_ok_and(|end| end.is_some())
+    leaves(Level::Object, owned, object, Some(live.cursor())).is_ok_and(|end| end.is_some())
 }
 
 /// Depth of a field in an object.
@@ -164,7 +164,7 @@ fn element(name: &str, owned: RawJson<'_>, desired: &Value, live: &[RawJson<'_>]
             }
             for live in live.iter().filter(|_| same) {
                 if has(*live, &parts)? {
-                    return Ok(leaves(Level::Field, owned, desired, Some(live.begun()))?.is_some());
+                    return Ok(leaves(Level::Field, owned, desired, Some(live.cursor()))?.is_some());
                 }
             }
             Ok(false)
@@ -192,7 +192,7 @@ fn names_only(metadata: &Value) -> bool {
 /// Returns true if [`is_unchanged`] holds for an object that was just applied, without reading ownership: all of it
 /// is stored in identical form. Empty lists have no owner, so the result is always false for them.
 pub(super) fn is_stored_identically(live: RawJson<'_>, object: &Value) -> bool {
-    !has_empty_collection(object) && contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
+    !has_empty_collection(object) && contains(Some(live.cursor()), object).is_ok_and(|end| end.is_some())
 }
 
 fn has_empty_collection(desired: &Value) -> bool {
@@ -237,7 +237,7 @@ fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, 
                     let Some(live) = live.elements() else { return Ok(None) };
                     let mut same = desired.len() == live.len();
                     for (desired, live) in desired.iter().zip(&live) {
-                        same = same && contains(Some(live.begun()), desired)?.is_some();
+                        same = same && contains(Some(live.cursor()), desired)?.is_some();
                     }
                     same
                 }

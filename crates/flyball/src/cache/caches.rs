@@ -33,6 +33,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[doc(alias = "Informer")]
 #[doc(alias = "reflector")]
 #[derive(Debug)]
+#[doc(alias = "GetCache")]
+#[doc(alias = "client.Reader")]
 pub struct Caches {
     stores: Vec<Arc<Store>>,
     by_type: BTreeMap<Type, Kind>,
@@ -138,7 +140,7 @@ impl Caches {
     /// # Errors
     ///
     /// When the kind or its namespace has no cache, when the cache [does not select](crate::Cache) the name, or when
-    /// it [does not keep](crate::Cache#secrets) the data. An object that does not decode as a `T` counts as missing,
+    /// it [does not keep](crate::Cache#secrets) the data. An object that cannot be decoded as a `T` counts as missing,
     /// and is logged.
     pub fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
         self.get_as(&Type::of::<T>(), key)
@@ -304,13 +306,13 @@ impl Caches {
         kinds.into_iter().flat_map(|kind| &self.by_kind[kind]).map(|id| &self.stores[*id])
     }
 
-    /// Decodes an object; one that does not decode is skipped.
+    /// Decodes an object; `None` if it cannot be decoded.
     pub(crate) fn decode<T: AnyResource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Option<T> {
         let decoded = entry.object(kind);
         if let Err(error) = &decoded {
             self.undecodable.fetch_add(1, Ordering::Relaxed);
             let version = entry.resource_version();
-            tracing::warn!(%kind, %key, version, %error, "skipping an object that does not decode");
+            tracing::warn!(%kind, %key, version, %error, "cannot decode object; skipping it");
         }
         decoded.ok()
     }

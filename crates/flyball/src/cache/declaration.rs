@@ -101,6 +101,7 @@ impl Cache<DynamicObject> {
     /// let site = Kind::new("example.com", "v1", "Site");
     /// let operator = Operator::new("site-auditor").cache(Cache::of(&site).metadata_only());
     /// ```
+    #[doc(alias = "PartialObjectMetadata")]
     pub fn metadata_only(mut self) -> Self {
         self.plan.metadata_only = true;
         self

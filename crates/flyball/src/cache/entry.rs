@@ -264,7 +264,7 @@ impl Entry {
 
     fn list<'a, T: Deserialize<'a>>(&'a self, span: Span) -> Vec<T> {
         let json = self.piece(span);
-        // If this list does not decode, the object does not decode either, and the error is reported there.
+        // If this list cannot be decoded, neither can the object, and the error is reported there.
         if json.is_empty() { Vec::new() } else { serde_json::from_str(json).unwrap_or_default() }
     }
 

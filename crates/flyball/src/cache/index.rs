@@ -57,7 +57,7 @@ use std::sync::Arc;
 /// - An index changes together with its objects, before listeners are notified.
 /// - Objects come in the order of their keys, those of one namespace together.
 /// - [`Context::list_by`](crate::Context::list_by) includes the writes of the reconcile itself.
-/// - An object that does not decode, or whose values panic, is in no index, and is logged.
+/// - An object that cannot be decoded, or whose values panic, is in no index, and is logged.
 ///
 /// Values are kept in memory twice, and computed at each change of an object: keep them small, and the function fast
 /// and deterministic. It sees the fields that [the cache keeps](crate::Cache).

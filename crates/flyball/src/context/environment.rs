@@ -4,7 +4,7 @@ use super::ApplyMetrics;
 use super::generated_names::GeneratedNames;
 use super::normalization::NormalizationCache;
 use crate::cache::{Caches, Entry, Selection, Store};
-use crate::client::{Gate, RequestMetrics, RetryingClient};
+use crate::client::{Agent, Gate, RequestMetrics, RetryingClient};
 use crate::error::Error;
 use crate::events::Recorder;
 use crate::kind::Kind;
@@ -13,6 +13,7 @@ use crate::watcher;
 use flyball_core::{Clock, ObjectKey, Rng};
 use http::Request;
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,29 +31,32 @@ pub(crate) struct Environment {
     pub(crate) leads: Arc<Latch>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) clock: Clock,
+    /// True if long computations run on other threads than those of the runtime.
+    pub(crate) has_threads: bool,
     pub(crate) rng: Rng,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) requests: RequestMetrics,
+    pub(crate) agent: Agent,
     pub(crate) applies: ApplyMetrics,
     pub(crate) normalizations: Arc<Mutex<NormalizationCache>>,
     pub(crate) generated_names: Arc<GeneratedNames>,
     /// Hooks for errors.
     pub(crate) on_error: Arc<[Arc<OnError>]>,
-    /// Hooks for settled objects.
-    pub(crate) on_settled: Arc<[Arc<OnSettled>]>,
+    /// Hooks for reconciles without a failure to retry.
+    pub(crate) on_success: Arc<[Arc<OnSuccess>]>,
 }
 
 /// A hook that gets the controller, the object and an error.
 pub(crate) type OnError = dyn Fn(&str, &ObjectKey, &Error) + Send + Sync;
 
 /// A hook that gets the controller and a settled object.
-pub(crate) type OnSettled = dyn Fn(&str, &ObjectKey) + Send + Sync;
+pub(crate) type OnSuccess = dyn Fn(&str, &ObjectKey) + Send + Sync;
 
 impl Environment {
     /// Returns the environment of a controller with its own client.
     pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
-        let client =
-            RetryingClient::new(client.into(), self.requests.clone(), &self.rng.fork(controller), self.gate.clone());
+        let (requests, rng, gate) = (self.requests.clone(), self.rng.fork(controller), self.gate.clone());
+        let client = RetryingClient::new(client.into(), requests, &rng, gate, self.agent.clone());
         Self { client, ..self.clone() }
     }
 
@@ -64,6 +68,14 @@ impl Environment {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Gets the managed fields of an object, which caches do not keep.
+    pub(super) async fn fetch_managed_fields(&self, kind: &Kind, key: &ObjectKey) -> kube::Result<Value> {
+        let path = kind.object_path(key).map_err(|error| kube::Error::Service(error.into()))?;
+        let body = self.client.exchange(request(path)?).await?;
+        let mut object: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        Ok(object["metadata"]["managedFields"].take())
     }
 
     /// Gets an object that a cache selects from the API server, `None` if it does not exist.

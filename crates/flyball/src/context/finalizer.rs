@@ -3,6 +3,7 @@
 use super::ReconcileSession;
 use crate::cache::Entry;
 use crate::error::Result;
+use crate::ledger::Verb;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -58,7 +59,7 @@ impl ReconcileSession {
                 .header(CONTENT_TYPE, "application/merge-patch+json")
                 .body(json!({"metadata": metadata}).to_string().into_bytes())
                 .map_err(kube::Error::HttpError)?;
-            match self.write(store, key, request).await {
+            match self.write(store, key, (Verb::Finalizer, ""), Some(&entry), request).await {
                 Ok(changed) => return Ok(Some(changed)),
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
                 Err(kube::Error::Api(status)) if status.is_conflict() && attempt < MAX_ATTEMPTS => {}

@@ -79,7 +79,7 @@ impl<K: AnyResource> Context<K> {
     }
 
     /// Discards the [idempotency key](Self::idempotency_key) of a call, after its result was removed, so that the
-    /// next call gets another key.
+    /// next call gets another key. A newer key than the [known](Self::known_idempotency_key) one is kept.
     ///
     /// # Errors
     ///
@@ -130,13 +130,12 @@ impl ReconcileSession {
     fn forget_idempotency_key<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<()>> {
         async move {
             let annotation = annotation(call)?;
-            if self.known_idempotency_key(call).await?.is_none() {
-                return Ok(());
-            }
+            let Some(known) = self.known_idempotency_key(call).await? else { return Ok(()) };
             let Some(entry) = self.env.fetch(&self.primary.kind, &self.primary.key).await? else { return Ok(()) };
+            // The cache may be stale: another key belongs to a later call, whose result exists.
             let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
-                Some(_) => ControlFlow::Continue(json!({"annotations": {&*annotation: null}})),
-                None => ControlFlow::Break(Some(entry.clone())),
+                Some(key) if key == known => ControlFlow::Continue(json!({"annotations": {&*annotation: null}})),
+                _ => ControlFlow::Break(Some(entry.clone())),
             };
             self.change_metadata(entry, change).await.map(drop)
         }

@@ -9,6 +9,7 @@ use crate::client;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::kind::{Kind, Type};
+use crate::ledger::{Accesses, ChangedFields, Ledger, Read, Target, Verb, WriteRecord};
 use crate::queue::{Effect, StaleReads, Write};
 use flyball_core::{ObjectKey, time::Timestamp};
 use futures_util::FutureExt;
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::take;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Limit of partially cached objects that are read one by one; more of them are listed.
 const MAX_SINGLE_READS: usize = 8;
@@ -38,6 +40,15 @@ pub(crate) struct ReconcileSession {
     /// The caches that have not caught up with the writes of this key.
     stale: StaleReads,
     written: Mutex<Vec<Option<RecordedWrite>>>,
+    /// Identifier of the reconcile.
+    pub(super) id: u64,
+    /// True if the object being reconciled was read past the cache.
+    is_from_server: bool,
+    /// The ledger of the controller.
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) accesses: Mutex<Accesses>,
+    /// True if the object being reconciled is known to exist, or the API server has confirmed it.
+    is_confirmed: AtomicBool,
 }
 
 /// The object being reconciled.
@@ -78,7 +89,13 @@ pub(crate) struct LastKnown {
 struct RecordedWrite {
     write: Write,
     entry: Option<Arc<Entry>>,
+    /// Verb and subresource; `None` for a state that was read past the cache.
+    verb: Option<WriteVerb>,
+    fields: ChangedFields,
 }
+
+/// The verb of a write, and its subresource.
+pub(crate) type WriteVerb = (Verb, &'static str);
 
 impl ReconcileSession {
     pub(crate) fn new(
@@ -86,10 +103,45 @@ impl ReconcileSession {
         declared: Arc<DeclaredTypes>,
         primary: Primary,
         stale: StaleReads,
+        is_confirmed: bool,
+        (id, is_from_server, ledger): (u64, bool, Arc<Ledger>),
     ) -> Self {
-        let unknown = stale.unknown.iter().map(|write| Some(RecordedWrite { write: write.clone(), entry: None }));
-        let written = Mutex::new(unknown.collect());
-        Self { env, declared, primary, stale, written }
+        let unknown = |write: &Write| {
+            let (write, fields) = (write.clone(), ChangedFields::default());
+            Some(RecordedWrite { write, entry: None, verb: None, fields })
+        };
+        let written = Mutex::new(stale.unknown.iter().map(unknown).collect());
+        let (accesses, is_confirmed) = (Mutex::default(), is_confirmed.into());
+        Self { env, declared, primary, stale, written, id, is_from_server, ledger, accesses, is_confirmed }
+    }
+
+    /// Returns true if children can be created without a request for the object being reconciled.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.is_confirmed.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the object being reconciled was read past the cache.
+    pub(crate) fn is_from_server(&self) -> bool {
+        self.is_from_server
+    }
+
+    /// Checks that the object being reconciled still exists, before a child is created.
+    pub(crate) async fn confirm_primary(&self) -> Result<()> {
+        if self.is_confirmed() {
+            return Ok(());
+        }
+        let Primary { kind, key, entry } = &self.primary;
+        let live = self.env.fetch(kind, key).await?.filter(|live| live.uid() == entry.uid());
+        match live {
+            Some(live) if live.is_deleting() && !entry.is_deleting() => {
+                Err(Error::from(format!("{kind} {key} is being deleted, which the cache has not observed")).wait())
+            }
+            Some(_) => {
+                self.is_confirmed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            None => Err(Error::from(format!("{kind} {key} was deleted, which the cache has not observed")).wait()),
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -115,6 +167,8 @@ impl ReconcileSession {
                 }
                 None => self.env.fetch(kind, key).await?,
             };
+            let version = entry.as_ref().map_or(0, |entry| entry.resource_version());
+            self.record_access(kind, key.namespace(), cached, |kind| Read::Object(kind, key.clone(), version));
             Ok((kind, entry))
         }
         .boxed()
@@ -125,13 +179,16 @@ impl ReconcileSession {
         async move {
             let (kind, cached) = self.kind(ty)?;
             if !cached {
-                return Ok((kind, self.env.fetch_list(kind, namespace, &Selection::default()).await?));
+                let found = self.env.fetch_list(kind, namespace, &Selection::default()).await?;
+                self.record_list(kind, namespace, false, found.len());
+                return Ok((kind, found));
             }
             let mut found = Vec::new();
             for store in self.env.caches.stores_of(kind, namespace)? {
                 let list = Box::new(move |store: &Store| store.list(namespace));
                 found.extend(self.latest_list(store, namespace, ty.is_metadata(), list).await?);
             }
+            self.record_list(kind, namespace, true, found.len());
             Ok((kind, found))
         }
         .boxed()
@@ -150,6 +207,7 @@ impl ReconcileSession {
             }
             let is_child = |entry: &Entry| entry.owner_references().iter().any(|owner| owner.uid == uid);
             children.retain(|(key, entry)| self.may_own(key) && is_child(entry));
+            self.record_list(kind, namespace, true, children.len());
             Ok((kind, children))
         }
         .boxed()
@@ -166,7 +224,7 @@ impl ReconcileSession {
         let Ok((kind, true)) = self.kind(ty) else { return };
         let Ok(store) = self.env.caches.store_of(kind, key.namespace()) else { return };
         let version = version.and_then(|version| version.parse().ok());
-        let number = self.note(store, key);
+        let number = self.note(store, key, Some((Verb::Client, "")));
         self.record_effect(number, version.map_or(Effect::Unknown, Effect::Version), None);
     }
 
@@ -274,7 +332,7 @@ impl ReconcileSession {
     /// reconcile must not read an older state.
     pub(crate) fn record_observed_state(&self, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
         if store.get(key).is_none_or(|cached| cached.resource_version() < entry.resource_version()) {
-            let number = self.note(store, key);
+            let number = self.note(store, key, None);
             self.record_effect(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
         }
     }
@@ -336,18 +394,31 @@ impl ReconcileSession {
         .boxed()
     }
 
-    /// Sends a write, records its result, and returns the object in the response.
+    /// Sends a write, records its result and the changed fields, and returns the object in the response. `known` is
+    /// the last known state.
     pub(crate) async fn write(
         &self,
         store: &Store,
         key: &ObjectKey,
+        verb: WriteVerb,
+        known: Option<&Arc<Entry>>,
         request: Request<Vec<u8>>,
     ) -> kube::Result<Arc<Entry>> {
-        let number = self.note(store, key);
+        let owners = match self.reverted_fields(store, key, verb, known) {
+            fields if fields.is_empty() => Vec::new(),
+            fields => Box::pin(self.field_owners(store, key, &fields)).await,
+        };
+        let number = self.note(store, key, Some(verb));
         let response = self.env.client.exchange(request).await;
         let entry = response.and_then(|body| self.env.store_response(store, key, body));
         match &entry {
-            Ok(entry) => self.record_response(number, store, key, entry),
+            Ok(entry) => {
+                self.record_response(number, store, key, entry);
+                let fields = self.compare(store, key, verb, known, entry, owners);
+                if let Some(written) = &mut self.written()[number] {
+                    written.fields = fields;
+                }
+            }
             Err(error) if client::is_ambiguous(error) => {}
             Err(_) => self.cancel(number),
         }
@@ -362,11 +433,11 @@ impl ReconcileSession {
 
     /// Records that a request is about to be sent. If the reconcile ends before the result is recorded, its effect is
     /// unknown.
-    pub(crate) fn note(&self, store: &Store, key: &ObjectKey) -> usize {
+    pub(crate) fn note(&self, store: &Store, key: &ObjectKey, verb: Option<WriteVerb>) -> usize {
         let before = store.get(key).map_or(0, |entry| entry.resource_version());
         let write = Write { store: store.id(), object: key.clone(), before, effect: Effect::Unknown };
         let mut written = self.written();
-        written.push(Some(RecordedWrite { write, entry: None }));
+        written.push(Some(RecordedWrite { write, entry: None, verb, fields: ChangedFields::default() }));
         written.len() - 1
     }
 
@@ -390,14 +461,54 @@ impl ReconcileSession {
         self.written()[number] = None;
     }
 
-    /// Returns the writes, at the end of the reconcile.
-    pub(crate) fn take_writes(&self) -> Vec<Write> {
-        take(&mut *self.written()).into_iter().flatten().map(|written| written.write).collect()
+    /// Returns the number of writes so far.
+    pub(crate) fn write_count(&self) -> usize {
+        self.written().iter().flatten().count()
+    }
+
+    /// Returns the writes, and the reads and writes for the ledger, at the end of the reconcile.
+    pub(crate) fn end(&self) -> (Vec<Write>, Accesses) {
+        let mut accesses = take(&mut *self.accesses.lock());
+        let written: Vec<RecordedWrite> = take(&mut *self.written()).into_iter().flatten().collect();
+        for RecordedWrite { write, verb, fields, .. } in &written {
+            let Some((verb, subresource)) = *verb else { continue };
+            let Write { store, object, before, effect } = write;
+            accesses.write(|| WriteRecord {
+                store: *store,
+                object: object.clone(),
+                verb,
+                subresource,
+                before: *before,
+                effect: effect.clone(),
+                fields: fields.clone(),
+            });
+        }
+        (written.into_iter().map(|written| written.write).collect(), accesses)
+    }
+
+    /// Records a read of objects of a kind for the ledger.
+    fn record_access(&self, kind: &Kind, namespace: Option<&str>, is_cached: bool, read: impl FnOnce(Target) -> Read) {
+        let store = is_cached.then(|| self.env.caches.store_of(kind, namespace).ok()).flatten();
+        let target = || store.map_or_else(|| Target::Kind(kind.clone()), |store| Target::Store(store.id()));
+        self.accesses.lock().read(|| read(target()));
+    }
+
+    /// Records a list of objects of a kind for the ledger.
+    pub(crate) fn record_list(&self, kind: &Kind, namespace: Option<&str>, is_cached: bool, count: usize) {
+        self.record_access(kind, namespace, is_cached && namespace.is_some(), |kind| {
+            Read::List(kind, namespace.map(Into::into), count)
+        });
+    }
+
+    /// Counts an apply that was not sent, since it would change nothing.
+    pub(crate) fn count_skipped(&self) {
+        let mut accesses = self.accesses.lock();
+        accesses.skipped = accesses.skipped.saturating_add(1);
     }
 
     pub(crate) fn event(&self, event: Event) {
-        let primary = &self.primary;
-        self.env.recorder.record(&primary.kind, &primary.key, &primary.entry.uid(), event, self.now());
+        let Primary { kind, key, entry } = &self.primary;
+        self.env.recorder.record(kind, key, &entry.uid(), event, Some(self.id), self.now());
     }
 
     fn written_to(&self, store: StoreId) -> BTreeMap<ObjectKey, Arc<Entry>> {

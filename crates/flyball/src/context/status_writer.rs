@@ -52,7 +52,7 @@ impl StatusWriter {
     }
 
     /// Records the desired status of an object, and returns true if it is the same as before.
-    pub(crate) fn wants(&self, key: &ObjectKey, status: &Value) -> bool {
+    pub(crate) fn record_desired(&self, key: &ObjectKey, status: &Value) -> bool {
         let mut hasher = DefaultHasher::new();
         status.to_string().hash(&mut hasher);
         let hash = hasher.finish();
@@ -135,8 +135,11 @@ mod tests {
         assert_eq!((&*first.manager, &*second.manager), ("op", "op/second one"));
         assert_eq!((&*first.encoded, &*second.encoded), ("op", "op/second%20one"));
         let key = ObjectKey::new(Some("ns"), "a");
-        assert!(!second.wants(&key, &json!({"a": 2})), "fields that another controller set before are adopted");
-        assert!(second.wants(&key, &json!({"a": 2})) && !second.wants(&key, &json!({"a": 3})));
+        assert!(
+            !second.record_desired(&key, &json!({"a": 2})),
+            "fields that another controller set before are adopted"
+        );
+        assert!(second.record_desired(&key, &json!({"a": 2})) && !second.record_desired(&key, &json!({"a": 3})));
         let known = r#"{"metadata":{"name":"a","managedFields":[{"manager":"op","operation":"Apply","subresource":"status",
             "fieldsV1":{"f:status":{"f:a":{}}}}]},"status":{"a":1}}"#;
         let (_, known) = Entry::parse(known.as_bytes(), "op").unwrap();
@@ -150,9 +153,9 @@ mod tests {
     #[test]
     fn oldest_status_is_evicted() {
         let writer = StatusWriter::new("op", None).unwrap();
-        let wants = |n: usize| writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({}));
+        let record_desired = |n: usize| writer.record_desired(&ObjectKey::new(None, &n.to_string()), &json!({}));
         // In reverse order, so that the newest has the smallest name.
-        (0..=MAX_OBJECTS).rev().for_each(|n| _ = wants(n));
-        assert!(wants(0) && !wants(MAX_OBJECTS));
+        (0..=MAX_OBJECTS).rev().for_each(|n| _ = record_desired(n));
+        assert!(record_desired(0) && !record_desired(MAX_OBJECTS));
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a key that waits for memory has no worker, and is added to the queue once it is charged.
 
 use crate::memory::{MemoryBudget, MemoryCharge};
-use crate::queue::{Priority, Queue};
+use crate::queue::{Cause, Priority, Queue};
 use flyball_core::ObjectKey;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl Admission {
         let (pending, queue, waiting) = (self.pending.clone(), queue.clone(), key.clone());
         self.budget.request(key.namespace(), bytes, move |charge| {
             pending.lock().insert(waiting.clone(), Some(charge));
-            queue.add(&waiting, Priority::Fresh);
+            queue.add(&waiting, Priority::Fresh, Cause::Memory);
         });
         None
     }

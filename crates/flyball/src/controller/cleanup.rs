@@ -5,6 +5,7 @@ use crate::cache::Entry;
 use crate::context::ReconcileSession;
 use crate::error::chain;
 use crate::events::Event;
+use crate::ledger::Verb;
 use flyball_core::time::rfc3339;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ impl ReconcileSession {
         let request = Request::patch(format!("{path}/status?fieldManager={}-cleanup", self.env.manager))
             .header(CONTENT_TYPE, "application/apply-patch+yaml")
             .body(object.to_string().into_bytes())?;
-        self.write(store, &primary.key, request).await?;
+        self.write(store, &primary.key, (Verb::Apply, "status"), Some(&known), request).await?;
         Ok(())
     }
 }

@@ -5,12 +5,15 @@ use super::metrics::ControllerMetrics;
 use super::predicate::Filter;
 use super::source::{SourceContext, SourceKind};
 use super::sources::{Map, Sources};
+use super::start::StartGate;
+use super::unconfirmed::Unconfirmed;
 use super::worker::{Reconciler, Worker};
 use crate::backoff::Backoff;
-use crate::cache::{DeclaredIndex, Writer};
+use crate::cache::{Caches, DeclaredIndex, Store, Writer};
 use crate::context::{DeclaredTypes, Environment, StatusWriter};
 use crate::error::Result;
 use crate::kind::{Kind, Type};
+use crate::ledger::Ledger;
 use crate::memory::MemoryBudget;
 use crate::queue::{Queue, RetryRate, Workers};
 use crate::rbac::Grant;
@@ -19,6 +22,7 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::borrow::Cow;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::BoxError;
@@ -151,17 +155,22 @@ impl Declaration {
     pub(crate) fn set_up(&mut self) -> Result<(), BoxError> {
         for (kind, _) in &self.filters {
             if !self.maps.iter().any(|(declared, _)| declared == kind) {
-                return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
+                return Err(
+                    format!("filter of {kind}: the controller neither reconciles, owns nor watches this kind").into()
+                );
             }
         }
         // A kind without another use may be cached without the fields that the filter reads.
         let is_kept = |ty: &Type| ty.is_metadata() || self.declared.cached.contains(ty);
         if let Some(ty) = self.filtered.iter().find(|ty| !is_kept(ty)) {
-            return Err(format!("it filters {}, and neither reconciles, owns nor watches this type", ty).into());
+            return Err(format!("filter of {ty}: the controller neither reconciles, owns nor watches this type").into());
         }
         let replaced = |ty: &Type| self.declared.replaced.contains(ty);
         if let Some((_, kind)) = self.types.iter().find(|(ty, _)| replaced(ty) && ty.is_metadata()) {
-            return Err(format!("it replaces {kind} by metadata only, which would drop all other fields").into());
+            return Err(format!(
+                "replacement of {kind}: the type has only metadata, so all other fields would be dropped"
+            )
+            .into());
         }
         if let Some(make) = self.make.take() {
             self.reconciler = Some(make()?);
@@ -169,7 +178,7 @@ impl Declaration {
         Ok(())
     }
 
-    /// Makes the controller apply the status as one of several of its kind.
+    /// Applies the status with a field manager of its own, because several controllers write the status of the kind.
     pub(crate) fn shares_status(&mut self, writer: StatusWriter) {
         self.declared.status = Some(writer);
     }
@@ -180,44 +189,64 @@ impl Declaration {
         Queue::new(self.backoff, self.retry_rate, self.own_write_timeout, workers, &rng.fork(&self.name))
     }
 
+    /// Returns the caches that it waits for.
+    pub(crate) fn required_stores(&self, caches: &Caches) -> Vec<Arc<Store>> {
+        caches.stores_among(&self.declared.cached).cloned().collect()
+    }
+
     /// Connects the queue with the caches, and returns the futures of workers and sources.
     pub(crate) fn start(
-        self,
+        mut self,
         env: &Arc<Environment>,
         metrics: &ControllerMetrics,
-        queue: Arc<Queue>,
+        (queue, ledger): (Arc<Queue>, Arc<Ledger>),
         writers: &mut [Writer],
     ) -> Vec<BoxFuture<'static, ()>> {
-        let env = &match self.client {
+        let env = match self.client.take() {
             Some(client) => Arc::new(env.acting_as(client, &self.name)),
             None => env.clone(),
         };
-        let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
-        let errors = metrics.map_errors(&self.name);
-        let admission = self.memory.map(|(budget, max_bytes)| Arc::new(Admission::new(budget, max_bytes)));
+        let admission = self.memory.take().map(|(budget, max_bytes)| Arc::new(Admission::new(budget, max_bytes)));
+        let (name, caches, errors) = (self.name.clone(), env.caches.clone(), metrics.map_errors(&self.name));
+        let primary = self.primary.clone();
         let mut sources = Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters, errors);
         sources.admission.clone_from(&admission);
+        sources.ledger = Some((ledger.clone(), env.clock.clone()));
         let sources = Arc::new(sources);
         // Includes caches without triggers, since writes to them must be observed, and reads must wait until they are
         // filled.
-        let stores: Vec<_> = env.caches.stores_among(&self.declared.cached).cloned().collect();
+        let stores = self.required_stores(&env.caches);
         for writer in writers.iter_mut().filter(|writer| stores.iter().any(|store| store.id() == writer.store().id())) {
-            writer.subscribe(sources.clone());
-            for (kind, index) in &self.indexes {
-                if kind == writer.store().kind() {
-                    writer.index(index);
-                }
+            self.subscribe(&sources, writer);
+        }
+        let tasks = self.source_tasks(&sources, &env);
+        let count = self.concurrency;
+        let unconfirmed = sources.unconfirmed.clone();
+        let gate = StartGate::new(self.worker(env, metrics, (admission, unconfirmed), queue, ledger), stores);
+        (0..count).map(|_| gate.work()).chain(tasks.into_iter().map(|task| gate.delay(task))).collect()
+    }
+
+    /// Connects the sources and indexes with a cache.
+    fn subscribe(&self, sources: &Arc<Sources>, writer: &mut Writer) {
+        writer.subscribe(sources.clone());
+        for (kind, index) in &self.indexes {
+            if kind == writer.store().kind() {
+                writer.index(index);
             }
         }
+    }
+
+    /// Attaches the channels, and returns the tasks that trigger reconciles.
+    fn source_tasks(&mut self, sources: &Arc<Sources>, env: &Environment) -> Vec<BoxFuture<'static, ()>> {
         let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
         if sources.may_fail() {
             let (sources, rng) = (sources.clone(), env.rng.fork("unmapped"));
             tasks.push(Box::pin(async move { sources.wake_for_unmapped(&rng).await }));
         }
-        for source_kind in self.source_kinds {
+        for source_kind in mem::take(&mut self.source_kinds) {
             match source_kind {
                 // Connected before anything is reconciled, so that no later change is missed.
-                SourceKind::Channel(ends) => ends.attach(&sources),
+                SourceKind::Channel(ends) => ends.attach(sources),
                 SourceKind::Task(task) => tasks.push(task(SourceContext {
                     sources: sources.clone(),
                     caches: env.caches.clone(),
@@ -226,7 +255,18 @@ impl Declaration {
                 })),
             }
         }
-        let worker = Arc::new(Worker {
+        tasks
+    }
+
+    fn worker(
+        self,
+        env: Arc<Environment>,
+        metrics: &ControllerMetrics,
+        (admission, unconfirmed): (Option<Arc<Admission>>, Arc<Unconfirmed>),
+        queue: Arc<Queue>,
+        ledger: Arc<Ledger>,
+    ) -> Worker {
+        Worker {
             reconciler: self.reconciler.expect("the reconciler has been created"),
             finalizer: self.finalizer,
             metadata: self.metadata,
@@ -236,50 +276,12 @@ impl Declaration {
             deadline: self.deadline,
             while_deleting: self.while_deleting,
             admission,
-            env: env.clone(),
+            unconfirmed,
+            env,
             declared: Arc::new(self.declared),
             queue,
-        });
-        // Waits until work may start; returns false if the queue is closed before.
-        let begins = || {
-            let (worker, stores) = (worker.clone(), stores.clone());
-            async move {
-                let synced = async {
-                    for store in &stores {
-                        store.synced().await;
-                    }
-                    worker.env.leads.wait().await;
-                };
-                tokio::select! {
-                    biased;
-                    () = worker.queue.closed() => false,
-                    () = synced => true,
-                }
-            }
-        };
-        let work = || {
-            let (worker, begins) = (worker.clone(), begins());
-            let work = async move {
-                if begins.await {
-                    worker.run().await;
-                }
-            };
-            Box::pin(work) as BoxFuture<'static, ()>
-        };
-        let wake = |task: BoxFuture<'static, ()>| {
-            let (worker, begins) = (worker.clone(), begins());
-            let wake = async move {
-                if begins.await {
-                    tokio::select! {
-                        biased;
-                        () = worker.queue.closed() => {}
-                        () = task => {}
-                    }
-                }
-            };
-            Box::pin(wake) as BoxFuture<'static, ()>
-        };
-        (0..self.concurrency).map(|_| work()).chain(tasks.into_iter().map(wake)).collect()
+            ledger,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ struct Escaping<'a, 'b>(&'a mut Formatter<'b>);
 impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut written = 0;
-        // Line and paragraph separators and directional formatting are no control characters of Unicode.
+        // Line and paragraph separators and directional formatting are not control characters of Unicode.
         let is_unsafe = |c: char| {
             c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         };

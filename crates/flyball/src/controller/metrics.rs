@@ -1,5 +1,6 @@
 //! Metrics of controllers, under the names of controller-runtime.
 
+use crate::ledger;
 use crate::metrics::{Counters, Gauges, Histograms, Labels, duration_histogram};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -21,6 +22,20 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the outcome as the ledger records it.
+    pub(super) fn recorded(self) -> ledger::Outcome {
+        match self {
+            Self::Success => ledger::Outcome::Success,
+            Self::Requeue => ledger::Outcome::Requeue,
+            Self::RequeueAfter => ledger::Outcome::RequeueAfter,
+            Self::Wait => ledger::Outcome::Wait,
+            Self::Error => ledger::Outcome::Error,
+            Self::Terminal => ledger::Outcome::Terminal,
+            Self::Panic => ledger::Outcome::Panic,
+            Self::Deadline => ledger::Outcome::Deadline,
+        }
+    }
+
     /// Outcomes with their own label; the others are errors.
     const LABELED: [Self; 5] = [Self::Success, Self::Requeue, Self::RequeueAfter, Self::Wait, Self::Error];
 
@@ -50,6 +65,7 @@ pub(crate) struct ControllerMetrics {
     worked: Histograms<2>,
     latency: Histograms<1>,
     map_errors: Counters<1>,
+    flaps: Counters<1>,
 }
 
 impl Default for ControllerMetrics {
@@ -67,6 +83,7 @@ impl Default for ControllerMetrics {
             worked: Family::new_with_constructor(queue_histogram),
             latency: Family::new_with_constructor(duration_histogram),
             map_errors: Family::default(),
+            flaps: Family::default(),
         }
     }
 }
@@ -103,6 +120,7 @@ impl ControllerMetrics {
             self.latency.clone(),
         );
         r.register("flyball_map_errors", "Changes that a mapping function failed on", self.map_errors.clone());
+        r.register("flyball_flaps", "Writes of fields that alternate between two values", self.flaps.clone());
     }
 
     /// Returns the metrics of a controller with this number of workers.
@@ -126,6 +144,11 @@ impl ControllerMetrics {
             worked: self.worked.get_or_create_owned(&queue),
             latency: self.latency.get_or_create_owned(&controller),
         }
+    }
+
+    /// Returns the counter of fields of a controller that alternate.
+    pub(crate) fn flaps(&self, controller: &str) -> Counter {
+        self.flaps.get_or_create_owned(&[("controller", controller.to_owned())])
     }
 
     /// Returns the counter of changes that the mapping functions of a controller failed on.
@@ -170,7 +193,7 @@ impl ReconcileMetrics {
         self.time.observe(time.as_secs_f64());
     }
 
-    /// Counts an object that does not decode.
+    /// Counts an object that cannot be decoded.
     pub(crate) fn undecodable(&self) {
         self.undecodable.inc();
     }

@@ -75,6 +75,8 @@ pub trait Reconcile: Send + Sync + 'static {
     #[doc(alias = "finalizer::finalizer")]
     #[doc(alias = "AddFinalizer")]
     #[doc(alias = "ContainsFinalizer")]
+    #[doc(alias = "RemoveFinalizer")]
+    #[doc(alias = "controllerutil")]
     const FINALIZER: Option<&'static str> = None;
 
     /// Compares the desired state in `object` with the actual state, and makes the missing changes.
@@ -113,8 +115,8 @@ pub trait Reconcile: Send + Sync + 'static {
         memory::of_text(json.as_bytes())
     }
 
-    /// Returns the status of an object that is not decoded, since it would take too much memory. By default the status
-    /// is not changed.
+    /// Returns the status for an object that exceeds the memory limit and is not reconciled. By default the status is
+    /// not changed.
     fn rejected_status(&self, problem: &str) -> Option<Value> {
         let _ = problem;
         None

@@ -5,7 +5,7 @@ use crate::cache::Caches;
 use crate::error::Result;
 use crate::kind::AnyResource;
 use crate::panics::{caught, guarded};
-use crate::queue::Priority;
+use crate::queue::{Cause, Priority};
 use flyball_core::{ObjectKey, Rng};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -97,7 +97,7 @@ impl<K: AnyResource> Source<K> {
                 loop {
                     waking.wait(period).await;
                     match guarded(format_args!("a timer"), || select(&waking.caches)).and_then(|keys| keys) {
-                        Ok(keys) => waking.sources.wake(keys, Priority::Background),
+                        Ok(keys) => waking.sources.wake(keys, Priority::Background, Cause::Source("timer")),
                         Err(error) => tracing::warn!(%error, "the select function of a timer failed"),
                     }
                 }
@@ -125,8 +125,8 @@ impl<K: AnyResource> Source<K> {
                             let exist: BTreeSet<ObjectKey> = waking.sources.keys_of_all().into_iter().collect();
                             known.retain(|key, _| exist.contains(key));
                             let (fresh, background) = record_results(&mut known, results, &exist);
-                            waking.sources.wake(fresh, Priority::Fresh);
-                            waking.sources.wake(background, Priority::Background);
+                            waking.sources.wake(fresh, Priority::Fresh, Cause::Source("poll"));
+                            waking.sources.wake(background, Priority::Background, Cause::Source("poll"));
                         }
                         Err(error) => tracing::warn!(%error, "poll failed"),
                     }
@@ -219,7 +219,7 @@ impl<K: AnyResource> Channel<K> {
     #[doc(alias = "enqueue")]
     pub fn wake(&self, key: &ObjectKey) {
         for end in self.ends.0.lock().iter().filter_map(Weak::upgrade) {
-            end.wake(vec![key.clone()], Priority::Fresh);
+            end.wake(vec![key.clone()], Priority::Fresh, Cause::Source("channel"));
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use super::admission::Admission;
 use super::predicate::Filter;
+use super::unconfirmed::Unconfirmed;
 use crate::cache::{Caches, Change, DecodedEntry, Entry, IndexId, Listener, Origin, Store, StoreId};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind};
+use crate::ledger::{FilteredChange, Ledger};
 use crate::panics::guarded;
-use crate::queue::{Priority, Queue, Trigger};
-use flyball_core::{ObjectKey, Rng};
+use crate::queue::{Cause, Priority, Queue, Trigger};
+use flyball_core::{Clock, ObjectKey, Rng};
 use prometheus_client::metrics::counter::Counter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -106,6 +108,9 @@ pub(crate) struct Sources {
     unmapped: UnmappedChanges,
     /// The keys that wait for memory.
     pub(super) admission: Option<Arc<Admission>>,
+    pub(super) unconfirmed: Arc<Unconfirmed>,
+    /// The ledger, with the clock for its times.
+    pub(super) ledger: Option<(Arc<Ledger>, Clock)>,
 }
 
 /// Changes that could not be mapped.
@@ -141,6 +146,8 @@ impl Sources {
             filters: BTreeMap::new(),
             unmapped: UnmappedChanges { errors: map_errors, notify: Notify::new() },
             admission: None,
+            unconfirmed: Arc::default(),
+            ledger: None,
         };
         for store in caches.stores() {
             for (_, map) in maps.iter().filter(|(kind, _)| by_store(store, kind)) {
@@ -154,10 +161,10 @@ impl Sources {
     }
 
     /// Triggers objects that exist.
-    pub(super) fn wake(&self, keys: Vec<ObjectKey>, priority: Priority) {
+    pub(super) fn wake(&self, keys: Vec<ObjectKey>, priority: Priority, cause: Cause) {
         for key in keys.iter().filter(|key| self.exists(key)) {
-            tracing::debug!(controller = self.controller, %key, "woken");
-            self.queue.add(key, priority);
+            tracing::debug!(controller = self.controller, %key, "enqueued");
+            self.queue.add(key, priority, cause.clone());
         }
     }
 
@@ -171,7 +178,7 @@ impl Sources {
     pub(super) async fn wake_for_unmapped(&self, rng: &Rng) {
         loop {
             self.unmapped.notify.notified().await;
-            self.wake(self.keys_of_all(), Priority::Background);
+            self.wake(self.keys_of_all(), Priority::Background, Cause::UnmappedChange);
             sleep(UNMAPPED_PERIOD.mul_f64(0.9 + rng.fraction() / 5.0)).await;
         }
     }
@@ -214,6 +221,14 @@ impl Sources {
         keys
     }
 
+    /// Records a change that does not pass the filters.
+    fn record_filtered(&self, change: &Change<'_>) {
+        let Some((ledger, clock)) = &self.ledger else { return };
+        let version = |entry: Option<&DecodedEntry<'_>>| entry.map_or(0, |entry| entry.resource_version());
+        let (before, after, object) = (version(change.old), version(change.new), change.key.clone());
+        ledger.record_filtered(FilteredChange { store: change.store, object, before, after, at: clock.now() });
+    }
+
     fn owner(&self, key: &ObjectKey, entry: &Entry) -> Option<ObjectKey> {
         let owner = entry.controller()?;
         let gvk = self.primary.gvk();
@@ -232,15 +247,22 @@ impl Listener for Sources {
         }
         let Some(maps) = self.maps.get(&change.store) else { return };
         let passes = self.filters.get(&change.store).into_iter().flatten().all(|filter| filter.passes(old, new));
+        if !passes {
+            self.record_filtered(change);
+        }
         // Changes during a pause may not have been reconciled.
         let goes_on = || old.is_some_and(|old| old.is_paused()) && new.is_some_and(|new| !new.is_paused());
         for map in maps {
             if let (Map::Primary, None) = (map, new) {
                 self.queue.forget(change.key);
+                self.unconfirmed.forget(change.key);
                 if let Some(admission) = &self.admission {
                     admission.forget(change.key);
                 }
                 continue;
+            }
+            if let (Map::Owner, None) = (map, new) {
+                self.keys(map, change).iter().for_each(|key| self.unconfirmed.insert(key));
             }
             let triggers = passes || (matches!(map, Map::Primary) && goes_on());
             if !triggers {
@@ -258,20 +280,19 @@ impl Listener for Sources {
                     version = new.map(|new| new.resource_version()),
                     "changed",
                 );
+                let version = |entry: &Entry| entry.resource_version();
+                let trigger = Trigger {
+                    store: change.store,
+                    object: change.key.clone(),
+                    before: old.map_or(0, |old| version(old)),
+                    version: new.map_or(0, |new| version(new)),
+                };
                 match (change.origin, new) {
-                    (Origin::Watch, Some(new)) => {
-                        let version = |entry: &Entry| entry.resource_version();
-                        let trigger = Trigger {
-                            store: change.store,
-                            object: change.key.clone(),
-                            before: old.map_or(0, |old| version(old)),
-                            version: version(new),
-                        };
-                        self.queue.trigger(&key, trigger, priority);
-                    }
+                    (Origin::Watch, Some(_)) => self.queue.trigger(&key, trigger, priority),
+                    (Origin::FirstList, _) => self.queue.add(&key, priority, Cause::Start),
                     // A deletion is never an echo, even if it was requested, since it may have been delayed. And a
                     // list may combine several changes, own and foreign ones.
-                    _ => self.queue.add(&key, priority),
+                    _ => self.queue.add(&key, priority, Cause::Change(trigger)),
                 }
             }
         }
@@ -282,6 +303,9 @@ impl Listener for Sources {
     }
 
     fn listed(&self, store: &Store, revision: u64) {
+        if store.kind() == &self.primary {
+            self.unconfirmed.listed(store.id(), revision);
+        }
         self.queue.listed(store.id(), revision, |object, uid| store.is_gone(object, uid));
     }
 }

@@ -4,34 +4,46 @@ use super::admission::Admission;
 use super::escaped::Escaped;
 use super::metrics::{Outcome, ReconcileMetrics};
 use super::reconcile::{Action, Reconcile};
+use super::unconfirmed::Unconfirmed;
 use crate::cache::Entry;
+use crate::client::within_reconcile;
 use crate::context::{Context, DeclaredTypes, Environment, Primary, ReconcileSession};
 use crate::error::{Error, Result, Retry};
 use crate::events::Event;
 use crate::kind::Kind;
+use crate::ledger::{self, Accesses, Ledger, MAX_ERROR_BYTES, Next, ReconcileRecord};
 use crate::memory::MemoryCharge;
+use crate::offload::offload;
 use crate::panics::{caught, guarded};
 use crate::queue::{Item, NextStep, Queue, StaleReads, Work, Write};
 use flyball_core::ObjectKey;
+use flyball_core::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt::Display;
+use std::mem::take;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+/// A decoded object whose type is erased.
+type Decoded = Arc<dyn Any + Send + Sync>;
+
+/// Decodes an object of a kind.
+type Decode = fn(&Entry, &Kind) -> serde_json::Result<Decoded>;
+
 /// A [`Reconcile`] whose type is erased.
 pub(super) trait Reconciler: Send + Sync {
-    /// Decodes the object, and starts the call.
-    fn begin(
-        &self,
-        call: Call,
-        entry: &Entry,
-        session: &Arc<ReconcileSession>,
-    ) -> serde_json::Result<BoxFuture<'_, Result<Action>>>;
+    /// Returns the decoder of its objects.
+    fn decoder(&self) -> Decode;
+
+    /// Starts the call for an object of its decoder.
+    fn begin(&self, call: Call, object: Decoded, session: &Arc<ReconcileSession>) -> BoxFuture<'_, Result<Action>>;
 
     /// See [`Reconcile::estimate_memory`].
     fn estimate_memory(&self, json: &str, is_deleting: bool) -> usize;
@@ -43,6 +55,12 @@ pub(super) trait Reconciler: Send + Sync {
 /// Growth of a reconcile since it was charged that needs no further charge, such as by a finalizer or a status.
 const UNCHARGED_GROWTH: usize = 1 << 20;
 
+/// Size of the JSON from which an object is decoded on another thread: decoding it takes up to a millisecond.
+const LONG_JSON_BYTES: usize = 64 << 10;
+
+/// Computation time after which decoding an object counts as slow.
+const QUICK_TIME: Duration = Duration::from_millis(4);
+
 /// The method of the reconciler to call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
@@ -51,21 +69,20 @@ pub(super) enum Call {
 }
 
 impl<R: Reconcile> Reconciler for R {
-    fn begin(
-        &self,
-        call: Call,
-        entry: &Entry,
-        session: &Arc<ReconcileSession>,
-    ) -> serde_json::Result<BoxFuture<'_, Result<Action>>> {
-        let object: R::Resource = entry.object(&session.primary.kind)?;
-        let cx = Context::of(session.clone());
+    fn decoder(&self) -> Decode {
+        |entry, kind| Ok(Arc::new(entry.object::<R::Resource>(kind)?))
+    }
+
+    fn begin(&self, call: Call, object: Decoded, session: &Arc<ReconcileSession>) -> BoxFuture<'_, Result<Action>> {
+        let object = object.downcast::<R::Resource>().expect("its decoder returned it");
+        let cx = Context::of(session.clone(), object);
         let ending = async move {
             match call {
-                Call::Reconcile => self.reconcile(&object, &cx).await,
-                Call::Finalize => self.finalize(&object, &cx).await,
+                Call::Reconcile => self.reconcile(cx.object(), &cx).await,
+                Call::Finalize => self.finalize(cx.object(), &cx).await,
             }
         };
-        Ok(ending.boxed())
+        ending.boxed()
     }
 
     fn estimate_memory(&self, json: &str, is_deleting: bool) -> usize {
@@ -88,10 +105,12 @@ pub(super) struct Worker {
     pub(super) deadline: Duration,
     pub(super) while_deleting: bool,
     pub(super) admission: Option<Arc<Admission>>,
+    pub(super) unconfirmed: Arc<Unconfirmed>,
     pub(super) env: Arc<Environment>,
     pub(super) declared: Arc<DeclaredTypes>,
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: ReconcileMetrics,
+    pub(super) ledger: Arc<Ledger>,
 }
 
 /// The admission of a call.
@@ -113,6 +132,18 @@ enum CallOutcome {
     Idle,
 }
 
+/// A reconcile that ended.
+struct Ended {
+    next: NextStep,
+    writes: Vec<Write>,
+    /// The object as it was read; `None` if it does not exist or could not be read.
+    entry: Option<Arc<Entry>>,
+    from_server: bool,
+    accesses: Accesses,
+    outcome: ledger::Outcome,
+    error: Option<Box<str>>,
+}
+
 /// Creates the span of a reconcile. It has the highest level, so that it exists even if only warnings are logged.
 pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tracing::Span {
     tracing::error_span!(
@@ -129,12 +160,15 @@ impl Worker {
     /// Runs until the queue is closed.
     pub(super) async fn run(&self) {
         let mut work = self.queue.next().await;
-        while let Some(Work { item, since, stale }) = work {
+        while let Some(Work { mut item, since, stale }) = work {
             self.metrics.waited(item.waited);
-            let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
-            tracing::debug!(parent: &span, waited = item.waited.as_secs_f64(), "begun");
-            let (next, writes) = self.work(&item, since, stale).instrument(span).await;
-            self.metrics.worked(since.elapsed(), item.waited);
+            let (id, began) = (self.env.rng.next(), self.env.clock.now());
+            let span = span(&self.controller, self.kind.name(), &item.key, id);
+            tracing::debug!(parent: &span, waited = item.waited.as_secs_f64(), "reconciling");
+            let ended = within_reconcile(id, self.work(&item, id, since, stale)).instrument(span).await;
+            let took = since.elapsed();
+            self.metrics.worked(took, item.waited);
+            let (next, writes) = (ended.next, self.record(&mut item, id, (began, took), ended));
             let stores = self.env.caches.stores();
             let ready = self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
             // Without this, reconciles that never wait would starve other tasks.
@@ -146,20 +180,55 @@ impl Worker {
         }
     }
 
-    async fn work(&self, item: &Item, began: Instant, stale: StaleReads) -> (NextStep, Vec<Write>) {
+    /// Adds a reconcile to the ledger, and returns its writes.
+    fn record(&self, item: &mut Item, id: u64, (began, took): (Timestamp, Duration), ended: Ended) -> Vec<Write> {
+        let Ended { next, writes, entry, from_server, accesses, outcome, error } = ended;
+        let is_failure = next == NextStep::Retry && outcome != ledger::Outcome::Requeue;
+        self.ledger.record(ReconcileRecord {
+            id,
+            key: item.key.clone(),
+            version: entry.as_ref().map_or(0, |entry| entry.resource_version()),
+            generation: entry.as_ref().map_or(0, |entry| entry.generation()),
+            from_server,
+            began,
+            waited: item.waited,
+            took,
+            causes: take(&mut item.causes),
+            accesses,
+            outcome,
+            error,
+            failures: if is_failure { item.failures + 1 } else { 0 },
+            next: match next {
+                NextStep::Rest | NextStep::Held => Next::Change,
+                NextStep::Retry => Next::Backoff,
+                NextStep::After(delay) => Next::RequeueAfter(delay),
+            },
+        });
+        if outcome == ledger::Outcome::Gone {
+            self.ledger.flaps().forget(&item.key);
+        }
+        writes
+    }
+
+    async fn work(&self, item: &Item, id: u64, began: Instant, stale: StaleReads) -> Ended {
         let unknown = stale.unknown.clone();
         let charge = self.admission.as_ref().and_then(|admission| admission.granted(&item.key));
-        let session = match self.open_session(&item.key, stale).await {
+        let session = match self.open_session(&item.key, id, stale).await {
             Ok(Some(session)) => session,
             Ok(None) => {
-                self.settled(&item.key);
-                return (NextStep::Rest, Vec::new());
+                self.succeeded(&item.key);
+                return Ended::without_object(NextStep::Rest, ledger::Outcome::Gone, Vec::new(), None);
             }
-            Err(error) => return (self.ended(item, CallOutcome::Returned(Err(error)), began, 0), unknown),
+            Err(error) => {
+                let (next, outcome, error) = self.ended(item, CallOutcome::Returned(Err(error)), began, 0);
+                return Ended::without_object(next, outcome, unknown, error);
+            }
         };
         if session.primary.entry.is_paused() {
             tracing::info!("paused");
-            return (self.ended(item, CallOutcome::Idle, began, 0), session.take_writes());
+            self.keep_unconfirmed(&session);
+            let (next, _, error) = self.ended(item, CallOutcome::Idle, began, 0);
+            return Ended::of(&session, next, ledger::Outcome::Paused, error);
         }
         let ending = match self.admit(&session, charge) {
             Admitted::Now(charge) => {
@@ -177,20 +246,29 @@ impl Worker {
                 }
             }
             Admitted::Later => {
-                tracing::debug!("waits for memory");
-                return (NextStep::Held, session.take_writes());
+                tracing::debug!("waiting for memory");
+                self.keep_unconfirmed(&session);
+                return Ended::of(&session, NextStep::Held, ledger::Outcome::Memory, None);
             }
             Admitted::Never(problem) => CallOutcome::Returned(Err(Box::pin(self.reject(&session, problem)).await)),
         };
+        if !matches!(ending, CallOutcome::Returned(Ok(_))) {
+            self.keep_unconfirmed(&session);
+        }
         if let Some(why) = self.stuck(item, &session, &ending) {
             Box::pin(session.report_blocked_deletion(&why)).await;
         }
-        let writes = session.take_writes();
-        (self.ended(item, ending, began, writes.len()), writes)
+        let (next, outcome, error) = self.ended(item, ending, began, session.write_count());
+        Ended::of(&session, next, outcome, error)
     }
 
     /// Reads the object, bypassing a stale cache; `None` if it does not exist.
-    async fn open_session(&self, key: &ObjectKey, mut stale: StaleReads) -> Result<Option<Arc<ReconcileSession>>> {
+    async fn open_session(
+        &self,
+        key: &ObjectKey,
+        id: u64,
+        mut stale: StaleReads,
+    ) -> Result<Option<Arc<ReconcileSession>>> {
         let store = self.env.caches.store_of(&self.kind, key.namespace())?;
         let read_past = stale.is_uncertain(store.id(), key) || stale.stores.contains(&store.id());
         let entry = match read_past {
@@ -206,11 +284,22 @@ impl Worker {
         }
         tracing::debug!(version = entry.resource_version(), read_past, "read");
         let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
-        let session = ReconcileSession::new(self.env.clone(), self.declared.clone(), primary, stale);
+        let is_old = self.unconfirmed.must_confirm(store.id(), key, entry.resource_version());
+        let is_confirmed = read_past || withheld || !is_old;
+        let (env, declared) = (self.env.clone(), self.declared.clone());
+        let recorded = (id, read_past, self.ledger.clone());
+        let session = ReconcileSession::new(env, declared, primary, stale, is_confirmed, recorded);
         if read_past || withheld {
             session.record_observed_state(store, key, &entry);
         }
         Ok(Some(Arc::new(session)))
+    }
+
+    /// Records that the next reconcile must confirm the object as well, if this one has not.
+    fn keep_unconfirmed(&self, session: &ReconcileSession) {
+        if !session.is_confirmed() {
+            self.unconfirmed.insert(&session.primary.key);
+        }
     }
 
     /// Charges the reconcile of an object that is not decoded yet. `charge` is the one for which the key waited.
@@ -223,8 +312,7 @@ impl Worker {
             return match self.is_ignored(entry) {
                 true => Admitted::Now(None),
                 false => Admitted::Never(format!(
-                    "the object takes about {bytes} bytes, more than {limit} bytes of memory: use fewer fields and items, \
-                     and longer texts"
+                    "the object needs about {bytes} bytes of memory, the limit is {limit}: use fewer fields and list items"
                 )),
             };
         }
@@ -263,14 +351,14 @@ impl Worker {
         let Some(finalizer) = self.finalizer.as_deref() else {
             return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
-                false => self.begin(Call::Reconcile, entry, session, charged)?.await.map(Some),
+                false => self.begin(Call::Reconcile, entry, session, charged).await?.await.map(Some),
             };
         };
         let has_finalizer = entry.finalizers().iter().any(|f| f == finalizer);
         match (entry.is_deleting(), has_finalizer) {
-            (false, true) => self.begin(Call::Reconcile, entry, session, charged)?.await.map(Some),
+            (false, true) => self.begin(Call::Reconcile, entry, session, charged).await?.await.map(Some),
             (false, false) => match Box::pin(session.set_finalizer(finalizer, true)).await? {
-                Some(entry) => self.begin(Call::Reconcile, &entry, session, charged)?.await.map(Some),
+                Some(entry) => self.begin(Call::Reconcile, &entry, session, charged).await?.await.map(Some),
                 None => Ok(None),
             },
             (true, true) => Box::pin(self.finalize(session, finalizer, charged)).await,
@@ -290,7 +378,7 @@ impl Worker {
             return Ok(None);
         }
         session.record_observed_state(session.primary_store()?, &session.primary.key, &entry);
-        let action = self.begin(Call::Finalize, &entry, session, charged)?.await?;
+        let action = self.begin(Call::Finalize, &entry, session, charged).await?.await?;
         if action == Action::done()
             && let Some(entry) = session.set_finalizer(finalizer, false).await?
         {
@@ -299,10 +387,10 @@ impl Worker {
         Ok(Some(action))
     }
 
-    fn begin(
+    async fn begin(
         &self,
         call: Call,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         session: &Arc<ReconcileSession>,
         charged: Option<usize>,
     ) -> Result<BoxFuture<'_, Result<Action>>> {
@@ -313,12 +401,23 @@ impl Worker {
             return Err(Error::from("the object grew since it was read"));
         }
         // A retry cannot succeed: either the object or the operator must change.
-        self.reconciler.begin(call, entry, session).map_err(|error| {
-            let error = Error::from(error).context("the object does not decode").terminal();
+        let decoded = self.decode(entry).await.map_err(|error| {
+            let error = Error::from(error).context("cannot decode the object").terminal();
             self.metrics.undecodable();
             session.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
             error
-        })
+        })?;
+        Ok(self.reconciler.begin(call, decoded, session))
+    }
+
+    /// Decodes an object; a large one on another thread, since users determine its size.
+    async fn decode(&self, entry: &Arc<Entry>) -> serde_json::Result<Decoded> {
+        let decode = self.reconciler.decoder();
+        if !self.env.has_threads || entry.text().len() < LONG_JSON_BYTES {
+            return decode(entry, &self.kind);
+        }
+        let (entry, kind) = (entry.clone(), self.kind.clone());
+        Box::pin(offload(QUICK_TIME, move || decode(&entry, &kind))).await
     }
 
     /// Returns the reason why a deleted object still exists, if it is not a temporary failure.
@@ -335,30 +434,36 @@ impl Worker {
         }
     }
 
-    /// Calls the hooks for settled objects.
-    fn settled(&self, key: &ObjectKey) {
-        for tell in self.env.on_settled.iter() {
-            if let Err(panic) = guarded(format_args!("a hook for successes"), || tell(&self.controller, key)) {
-                tracing::error!("a hook for successes {panic}");
+    /// Calls the hooks for successes.
+    fn succeeded(&self, key: &ObjectKey) {
+        for hook in self.env.on_success.iter() {
+            if let Err(panic) = guarded(format_args!("an on_success hook"), || hook(&self.controller, key)) {
+                tracing::error!("an on_success hook {panic}");
             }
         }
     }
 
     /// Calls the hooks for errors.
     fn failed(&self, key: &ObjectKey, error: &Error) {
-        for tell in self.env.on_error.iter() {
-            if let Err(panic) = guarded(format_args!("a hook for errors"), || tell(&self.controller, key, error)) {
-                tracing::error!("a hook for errors {panic}");
+        for hook in self.env.on_error.iter() {
+            if let Err(panic) = guarded(format_args!("an on_error hook"), || hook(&self.controller, key, error)) {
+                tracing::error!("an on_error hook {panic}");
             }
         }
     }
 
-    /// Counts and logs the outcome of a call, and returns the next step.
-    fn ended(&self, item: &Item, ending: CallOutcome, began: Instant, writes: usize) -> NextStep {
+    /// Counts and logs the outcome of a call, and returns the next step, the outcome and the error.
+    fn ended(
+        &self,
+        item: &Item,
+        ending: CallOutcome,
+        began: Instant,
+        writes: usize,
+    ) -> (NextStep, ledger::Outcome, Option<Box<str>>) {
         let (outcome, next) = match &ending {
             CallOutcome::Idle => {
-                self.settled(&item.key);
-                return NextStep::Rest;
+                self.succeeded(&item.key);
+                return (NextStep::Rest, ledger::Outcome::Ignored, None);
             }
             CallOutcome::Returned(Ok(Action(next))) => match next {
                 NextStep::Rest | NextStep::Held => (Outcome::Success, *next),
@@ -375,6 +480,7 @@ impl Worker {
         };
         self.metrics.reconciled(outcome, began.elapsed());
         let failures = item.failures + 1;
+        let mut shown = None;
         match ending {
             // Most reconciles change nothing, and are not worth logging.
             CallOutcome::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
@@ -382,22 +488,49 @@ impl Worker {
             CallOutcome::Returned(Err(error)) => {
                 self.failed(&item.key, &error);
                 let text = Escaped(&error);
+                shown = Some(shortened(&text));
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {text}"),
                     Outcome::Terminal => tracing::error!("not retried until the object changes: {text}"),
                     _ => tracing::warn!(failures, at = error.call_site(), "failed: {text}"),
                 }
             }
-            CallOutcome::Panicked(text) => tracing::error!(failures, "panicked: {}", Escaped(text)),
+            CallOutcome::Panicked(text) => {
+                let text = Escaped(text);
+                shown = Some(shortened(&text));
+                tracing::error!(failures, "panicked: {text}");
+            }
             CallOutcome::Late => {
                 let error = Error::deadline(self.deadline);
                 self.failed(&item.key, &error);
+                shown = Some(shortened(&error));
                 tracing::warn!(failures, "failed: {error}");
             }
         }
         if next != NextStep::Retry || matches!(outcome, Outcome::Requeue) {
-            self.settled(&item.key);
+            self.succeeded(&item.key);
         }
-        next
+        (next, outcome.recorded(), shown)
     }
+}
+
+impl Ended {
+    fn of(session: &ReconcileSession, next: NextStep, outcome: ledger::Outcome, error: Option<Box<str>>) -> Self {
+        let (writes, accesses) = session.end();
+        let entry = Some(session.primary.entry.clone());
+        Self { next, writes, entry, from_server: session.is_from_server(), accesses, outcome, error }
+    }
+
+    fn without_object(next: NextStep, outcome: ledger::Outcome, writes: Vec<Write>, error: Option<Box<str>>) -> Self {
+        let accesses = Accesses::default();
+        Self { next, writes, entry: None, from_server: false, accesses, outcome, error }
+    }
+}
+
+/// Formats an error for the ledger.
+fn shortened(error: &impl Display) -> Box<str> {
+    let mut text = error.to_string();
+    let end = (0..=MAX_ERROR_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or_default());
+    text.into()
 }

@@ -86,7 +86,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 1..300)
 }
 
-struct World {
+struct Fixture {
     server: Server,
     replicas: Vec<Replica>,
     late: Vec<Value>,
@@ -94,12 +94,12 @@ struct World {
     made: usize,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let (server, now) = (Server::default(), Instant::now());
-        let mut world = Self { server, replicas: Vec::new(), late: Vec::new(), now, made: 0 };
-        world.replicas = (0..REPLICAS).map(|_| world.replica()).collect();
-        world
+        let mut fixture = Self { server, replicas: Vec::new(), late: Vec::new(), now, made: 0 };
+        fixture.replicas = (0..REPLICAS).map(|_| fixture.replica()).collect();
+        fixture
     }
 
     fn replica(&mut self) -> Replica {
@@ -196,13 +196,13 @@ impl World {
 proptest! {
     #[test]
     fn at_most_one_replica_leads_and_the_last_one_becomes_leader(events in events()) {
-        let mut world = World::new();
+        let mut fixture = Fixture::new();
         let (mut transitions, mut holder) = (0, String::new());
         for event in &events {
-            world.happens(event);
-            let leaders = world.leaders();
+            fixture.happens(event);
+            let leaders = fixture.leaders();
             prop_assert!(leaders.len() <= 1, "{leaders:?}");
-            let Some(lease) = &world.server.lease else { continue };
+            let Some(lease) = &fixture.server.lease else { continue };
             // The leader is the holder in the lease, and each change of holders is counted.
             let held_by = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
             prop_assert!(leaders.iter().all(|leader| *leader == held_by), "{leaders:?} {held_by}");
@@ -214,8 +214,8 @@ proptest! {
                 holder = held_by.to_owned();
             }
         }
-        world.runs_alone(0, Duration::from_secs(40));
-        prop_assert_eq!(world.leaders(), [world.replicas[0].elector.identity()]);
+        fixture.runs_alone(0, Duration::from_secs(40));
+        prop_assert_eq!(fixture.leaders(), [fixture.replicas[0].elector.identity()]);
     }
 }
 

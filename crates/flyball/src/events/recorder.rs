@@ -41,6 +41,9 @@ const MAX_REASON_BYTES: usize = 128;
 /// Length limit of the object's name within the name of the event, which has at most 253 bytes.
 const MAX_NAME_BYTES: usize = 230;
 
+/// The annotation with the identifier of a reconcile.
+const RECONCILE: &str = "flyball.dev/reconcile";
+
 /// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InvolvedObject {
@@ -62,6 +65,8 @@ struct EventQueue {
 #[derive(Debug)]
 struct Series {
     name: String,
+    /// The last reconcile that published it.
+    reconcile: Option<u64>,
     first: Timestamp,
     last: Timestamp,
     last_seen: Instant,
@@ -98,8 +103,16 @@ impl Recorder {
         Self { operator, instance, rng: rng.fork("events"), metrics, queue: Mutex::new(queue), wake: Notify::new() }
     }
 
-    /// Records an event about an object.
-    pub(crate) fn record(&self, kind: &Kind, key: &ObjectKey, uid: &str, mut event: Event, at: Timestamp) {
+    /// Records an event about an object, and the reconcile that published it.
+    pub(crate) fn record(
+        &self,
+        kind: &Kind,
+        key: &ObjectKey,
+        uid: &str,
+        mut event: Event,
+        reconcile: Option<u64>,
+        at: Timestamp,
+    ) {
         shorten(&mut event.note, MAX_NOTE_BYTES);
         shorten(&mut event.reason, MAX_REASON_BYTES);
         shorten(&mut event.action, MAX_REASON_BYTES);
@@ -112,7 +125,7 @@ impl Recorder {
         let mut name = key.name().to_owned();
         shorten(&mut name, MAX_NAME_BYTES);
         let name = || format!("{name}.{:016x}", self.rng.next());
-        let is_accepted = self.queue().add(regarding, event, at, Instant::now(), name);
+        let is_accepted = self.queue().add(regarding, event, reconcile, at, Instant::now(), name);
         if !is_accepted {
             self.metrics.dropped.inc();
         }
@@ -185,7 +198,11 @@ impl Recorder {
         let last = rfc3339_micro(series.last);
         let repeated = (series.count > 1).then(|| json!({"count": series.count, "lastObservedTime": last}));
         if series.written > 0 {
-            return Some((EventRequest::Patch(json!({"series": repeated})), series.name.clone(), series.count));
+            let mut patch = json!({"series": repeated});
+            if let Some(annotations) = series.annotations() {
+                patch["metadata"]["annotations"] = annotations;
+            }
+            return Some((EventRequest::Patch(patch), series.name.clone(), series.count));
         }
         let namespace = regarding.key.namespace();
         let mut object = json!({
@@ -206,6 +223,9 @@ impl Recorder {
             "reportingController": &*self.operator,
             "reportingInstance": self.instance,
         });
+        if let Some(annotations) = series.annotations() {
+            object["metadata"]["annotations"] = annotations;
+        }
         if let Some(namespace) = namespace {
             object["regarding"]["namespace"] = namespace.into();
         }
@@ -226,6 +246,7 @@ impl EventQueue {
         &mut self,
         regarding: InvolvedObject,
         event: Event,
+        reconcile: Option<u64>,
         at: Timestamp,
         now: Instant,
         name: impl FnOnce() -> String,
@@ -233,6 +254,7 @@ impl EventQueue {
         let key = (regarding, event);
         if let Some(series) = self.series.get_mut(&key).filter(|series| !series.is_over(now)) {
             (series.count, series.last, series.last_seen) = (series.count + 1, at, now);
+            series.reconcile = reconcile;
             return true;
         }
         if self.series.len() >= MAX_SERIES {
@@ -242,6 +264,7 @@ impl EventQueue {
         if room {
             let series = Series {
                 name: name(),
+                reconcile,
                 first: at,
                 last: at,
                 last_seen: now,
@@ -301,6 +324,11 @@ impl EventQueue {
 }
 
 impl Series {
+    /// Returns the annotation with the identifier of the last reconcile that published the event.
+    fn annotations(&self) -> Option<Value> {
+        self.reconcile.map(|id| json!({RECONCILE: format!("{id:016x}")}))
+    }
+
     fn is_over(&self, now: Instant) -> bool {
         self.written == self.count && now - self.last_seen > SERIES_TIMEOUT
     }

@@ -129,7 +129,8 @@ struct CommonArgs {
     verbose: u8,
 }
 
-/// Waking another thread costs more than most reconciles, so a single thread has no separate worker.
+/// Builds the runtime. Waking another thread costs more than most reconciles, so a single thread has no separate
+/// worker.
 fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
     let mut builder = match threads.get() {
         1 => Builder::new_current_thread(),
@@ -193,10 +194,10 @@ impl CommonArgs {
         self.leader_elect.unwrap_or(by_default).then_some(election)
     }
 
-    /// Sets addresses and URL of the servers: those of the flags, else those of the code, else defaults. `beside` is
-    /// true if the API server calls webhooks through the loopback interface.
-    fn set_addresses(&self, operator: &mut Operator, beside: bool) {
-        let webhooks = if beside { (Ipv4Addr::LOCALHOST, 0) } else { (Ipv4Addr::UNSPECIFIED, PORT) };
+    /// Sets addresses and URL of the servers: those of the flags, else those of the code, else defaults.
+    /// `is_api_server_local` is true if the API server calls webhooks through the loopback interface.
+    fn set_addresses(&self, operator: &mut Operator, is_api_server_local: bool) {
+        let webhooks = if is_api_server_local { (Ipv4Addr::LOCALHOST, 0) } else { (Ipv4Addr::UNSPECIFIED, PORT) };
         let webhook_server = &mut operator.webhook_server;
         for (flag, address, default) in [
             (self.metrics_addr, &mut operator.metrics_server.address, (Ipv4Addr::LOCALHOST, 8080)),
@@ -206,7 +207,7 @@ impl CommonArgs {
             *address = flag.map_or(address.or(Some(default.into())), |flag| flag.0);
         }
         let url = self.webhook_url.clone().or(webhook_server.url.take());
-        webhook_server.url = url.or_else(|| beside.then(|| "https://127.0.0.1:0".to_owned()));
+        webhook_server.url = url.or_else(|| is_api_server_local.then(|| "https://127.0.0.1:0".to_owned()));
     }
 }
 
@@ -313,6 +314,8 @@ impl Operator {
     #[doc(alias = "kopf.run")]
     #[doc(alias = "NewManager")]
     #[doc(alias = "SetupSignalHandler")]
+    #[doc(alias = "shutdown_on_signal")]
+    #[doc(alias = "graceful_shutdown_on")]
     pub fn main(self) -> ExitCode {
         self.main_from(std::env::args_os())
     }
@@ -373,8 +376,8 @@ impl Operator {
         let arguments: Vec<_> = arguments.into_iter().collect();
         let command = command::<F>(version, arguments.first());
         let version = command.get_version().map(str::to_owned);
-        let settled = settings::with_defaults(command, &arguments, |name| std::env::var(name).ok());
-        let matches = match settled {
+        let command_with_defaults = settings::with_defaults(command, &arguments, |name| std::env::var(name).ok());
+        let matches = match command_with_defaults {
             Ok(command) => command.get_matches_from(arguments),
             Err(error) => {
                 eprintln!("error: {error}");
@@ -565,7 +568,10 @@ mod tests {
 
     #[test]
     fn flags_override_addresses_of_the_code() {
-        let check = |arguments: &[&str], in_code: Option<u16>, beside: bool, expected: [Option<u16>; 3]| {
+        let check = |arguments: &[&str],
+                     in_code: Option<u16>,
+                     is_api_server_local: bool,
+                     expected: [Option<u16>; 3]| {
             let Cli { common, .. } = Cli::<NoFlags>::try_parse_from([&["op"], arguments].concat()).expect("fits");
             let address = in_code.map(|port| (Ipv4Addr::LOCALHOST, port).into());
             let url = in_code.map(|port| format!("https://10.0.0.7:{port}"));
@@ -575,12 +581,12 @@ mod tests {
                 .metrics_server(MetricsServer { address, ..MetricsServer::default() })
                 .health_server(HealthServer { address, ..HealthServer::default() })
                 .webhook_server(WebhookServer { address, url: url.clone(), ..WebhookServer::default() });
-            common.set_addresses(&mut operator, beside);
+            common.set_addresses(&mut operator, is_api_server_local);
             let metrics = operator.metrics_server.address;
             let (health, webhooks) = (operator.health_server.address, operator.webhook_server.address);
             let found = [metrics, health, webhooks].map(|address| address.map(|address| address.port()));
             assert_eq!(found, expected, "{arguments:?}");
-            let loopback = beside.then(|| "https://127.0.0.1:0".to_owned());
+            let loopback = is_api_server_local.then(|| "https://127.0.0.1:0".to_owned());
             assert_eq!(operator.webhook_server.url, url.or(loopback), "{arguments:?}");
             let manifests = operator.manifests();
             let service = manifests.iter().find(|object| object["kind"] == "Service").expect("webhooks have a service");

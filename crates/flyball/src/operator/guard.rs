@@ -1,4 +1,4 @@
-//! Authentication and authorization of callers of `/metrics`, by the API server.
+//! Authentication and authorization of callers of `/metrics` and `/debug/flyball`, by the API server.
 //!
 //! A caller presents a bearer token. The API server returns its user (`TokenReview`) and whether that user may `get`
 //! the path (`SubjectAccessReview` of a non-resource URL), as kube-rbac-proxy did. See
@@ -36,6 +36,8 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 const QUESTION_BURST: u32 = 10;
 /// Interval after which the burst grows by one.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
+/// Header with the token of a caller whose requests the API server forwards to the pod.
+const FORWARDED_AUTHORIZATION: &str = "flyball-authorization";
 /// Interval at which the certificate is checked.
 const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -86,9 +88,11 @@ impl Guard {
         }
     }
 
-    /// Returns true if a request with these headers may be served; otherwise the response.
+    /// Decides if a request with these headers is served; an error is the response that rejects it.
     pub(super) async fn admit(&self, headers: &HeaderMap, method: &Method, path: &str) -> Decision {
-        let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // kube-apiserver removes `Authorization` from a request that it forwards to a pod.
+        let value = headers.get(AUTHORIZATION).or_else(|| headers.get(FORWARDED_AUTHORIZATION));
+        let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (scheme, token) = value.split_once(' ').unwrap_or_default();
         let token = token.trim();
         if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
@@ -108,7 +112,7 @@ impl Guard {
         if allowed.is_none() {
             self.wait_for_turn().await;
         }
-        let response = self.ask(&question).await.map_err(|error| {
+        let response = self.review_access(&question).await.map_err(|error| {
             tracing::warn!(error = chain(&*error), "cannot review access to metrics");
             (StatusCode::INTERNAL_SERVER_ERROR, "the access review failed\n".into())
         })?;
@@ -131,7 +135,7 @@ impl Guard {
         *last = Some(turn);
     }
 
-    async fn ask(&self, (token, verb, path): &AuthorizationKey) -> Result<Decision, BoxError> {
+    async fn review_access(&self, (token, verb, path): &AuthorizationKey) -> Result<Decision, BoxError> {
         let review = self.review("authentication.k8s.io", "TokenReview", json!({"token": token})).await?;
         if review["authenticated"] != true {
             return Ok(Err((StatusCode::UNAUTHORIZED, "invalid token\n".into())));
@@ -179,7 +183,7 @@ pub(super) fn reader(operator: &str) -> Value {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": format!("{operator}-metrics-reader")},
-        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        "rules": [{"nonResourceURLs": ["/metrics", "/debug/flyball", "/debug/flyball/*"], "verbs": ["get"]}],
     })
 }
 
@@ -192,7 +196,7 @@ pub(super) async fn keep_certificate(
     name: String,
     names: Vec<String>,
 ) {
-    let (mut own, mut complaint): (Option<Identity>, String) = (None, String::new());
+    let (mut own, mut last_failure): (Option<Identity>, String) = (None, String::new());
     let mut update_certificate = || -> Result<(), BoxError> {
         if let Some(directory) = &directory {
             let (certificate, key) = read_certificate(directory)?;
@@ -208,10 +212,10 @@ pub(super) async fn keep_certificate(
     };
     loop {
         let failure = update_certificate().err().map(|error| chain(&*error)).unwrap_or_default();
-        if failure != complaint && !failure.is_empty() {
+        if failure != last_failure && !failure.is_empty() {
             tracing::warn!(error = failure, "no certificate for the metrics server");
         }
-        complaint = failure;
+        last_failure = failure;
         sleep(CERTIFICATE_POLL_INTERVAL).await;
     }
 }
@@ -264,6 +268,9 @@ mod tests {
             check(header, "/metrics", 401, 0).await;
         }
         check("Bearer nobody", "/metrics", 401, 1).await;
+        let forwarded = [(http::HeaderName::from_static(FORWARDED_AUTHORIZATION), "Bearer nobody".parse().unwrap())];
+        let response = guard.admit(&HeaderMap::from_iter(forwarded), &Method::GET, "/metrics").await;
+        assert_eq!(response.unwrap_err(), (StatusCode::UNAUTHORIZED, "invalid token\n".into()));
         check("bearer reader", "/metrics", 200, 2).await;
         check("Bearer reader", "/metrics", 200, 0).await;
         check("Bearer reader", "/other", 403, 2).await;

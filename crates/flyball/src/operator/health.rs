@@ -1,5 +1,6 @@
-//! The HTTP pages of an operator: `/healthz`, `/readyz`, `/metrics`.
+//! The HTTP pages of an operator: `/healthz`, `/readyz`, `/metrics`, `/debug/flyball`.
 
+use super::debug::{self, DebugPages};
 use super::guard::Guard;
 use super::metrics::Metrics;
 use crate::cache::{Caches, LastError, Store};
@@ -27,7 +28,7 @@ const MAX_CONNECTIONS: usize = 32;
 pub(super) enum Pages {
     /// `/healthz` and `/readyz`.
     Health,
-    /// `/metrics`.
+    /// `/metrics` and `/debug/flyball`.
     Metrics,
 }
 
@@ -36,6 +37,7 @@ pub(super) enum Pages {
 pub(super) struct Report {
     pub(super) caches: Arc<Caches>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) debug: DebugPages,
     /// The certificate of the webhooks, if there are any.
     pub(super) serving: Option<Arc<ServingCertificate>>,
     /// The election of a leader, if there is one.
@@ -57,9 +59,9 @@ impl Report {
         }
     }
 
-    /// Returns true if every watch works, the leader is known, and the API server can call the webhooks; with one
-    /// line for each, as in `/readyz?verbose` of Kubernetes. Failures are shown immediately; the operator becomes not
-    /// ready when one exceeds the allowed time.
+    /// Returns the code and text of `/readyz`, with one line for each watch, the leader, and the webhooks, as in
+    /// `/readyz?verbose` of Kubernetes. Failures are shown immediately; the operator becomes not ready when one exceeds
+    /// the allowed time.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
@@ -95,9 +97,9 @@ impl Report {
             Some(Verification::Unknown(why)) => {
                 writeln!(text, "[+]webhooks ok: not verified: {why}").expect("as above")
             }
-            Some(Verification::Untrusted(complaint)) => {
+            Some(Verification::Untrusted(reason)) => {
                 code = StatusCode::SERVICE_UNAVAILABLE;
-                writeln!(text, "[-]webhooks failed: {complaint}").expect("as above");
+                writeln!(text, "[-]webhooks failed: {reason}").expect("as above");
             }
         }
         (code, text)
@@ -171,11 +173,17 @@ pub(super) async fn serve(listener: TcpListener, pages: Pages, report: Arc<Repor
 }
 
 fn respond(report: &Report, pages: Pages, request: &Request<RequestBody>) -> Response<Full<Bytes>> {
-    let (code, text) = match *request.method() {
-        Method::GET | Method::HEAD => report.page(pages, request.uri().path()),
-        _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".into()),
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let is_debug = pages == Pages::Metrics && debug::is_page(path);
+    let (code, text) = match is_read {
+        true if is_debug => report.debug.page(path, query),
+        true => report.page(pages, path),
+        false => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".into()),
     };
     let format = match pages {
+        Pages::Metrics if is_debug && code == StatusCode::OK => "application/json",
+        Pages::Metrics if code != StatusCode::OK => "text/plain; charset=utf-8",
         Pages::Health => "text/plain; charset=utf-8",
         Pages::Metrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
     };
@@ -201,8 +209,9 @@ mod tests {
         let (caches, mut metrics) = (Arc::new(caches), Metrics::new(String::new()));
         metrics.collect(Vec::new(), caches.clone());
         let report = Report {
-            caches,
+            caches: caches.clone(),
             metrics: Arc::new(metrics),
+            debug: debug::tests::pages(Vec::new(), caches.clone()),
             serving: None,
             leadership: Some(leadership.clone()),
             max_watch_staleness: Duration::from_secs(60),

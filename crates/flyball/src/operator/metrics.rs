@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::backoff::Backoff;
     use crate::controller::Outcome;
-    use crate::queue::{Priority, Queue, RetryRate, Workers};
+    use crate::queue::{Cause, Priority, Queue, RetryRate, Workers};
     use flyball_core::{ObjectKey, Rng};
     use http::{Method, StatusCode};
     use std::collections::BTreeSet;
@@ -85,7 +85,7 @@ mod tests {
         let mut metrics = Metrics::new("10.0.0.1:443".into());
         let (backoff, rate, rng) = (Backoff::default(), RetryRate::default(), Rng::from_seed(1));
         let queue = Arc::new(Queue::new(backoff, rate, Duration::ZERO, Workers { count: 4, are_shared: false }, &rng));
-        queue.add(&ObjectKey::new(None, "a"), Priority::Fresh);
+        queue.add(&ObjectKey::new(None, "a"), Priority::Fresh, Cause::Start);
         let (caches, _) = Caches::new([], &BTreeSet::new());
         metrics.collect(vec![MonitoredQueue { controller: "site".into(), workers: 4, queue }], Arc::new(caches));
         let controller = metrics.controllers.of("site", 4);

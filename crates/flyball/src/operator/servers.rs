@@ -50,6 +50,8 @@ pub struct MetricsServer {
 /// let operator = Operator::new("site-operator").health_server(health);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "on.probe")]
+#[doc(alias = "healthz.Ping")]
 pub struct HealthServer {
     /// Address to listen on; without one, the pages are not served.
     #[doc(alias = "HealthProbeBindAddress")]

@@ -1,17 +1,19 @@
 //! Start of the tasks of an operator, in the order in which they depend on each other.
 
+use super::debug::{DebugPages, DebuggedController};
 use super::guard::{self, Guard};
 use super::health::{self, Pages, Report};
 use super::metrics::Metrics;
 use super::running::OperatorTasks;
 use super::{HealthServer, MetricsServer, Operator, RunError, Task, WebhookServer};
 use crate::cache::{Caches, Writer};
-use crate::client::{Endpoint, RetryingClient};
+use crate::client::{Agent, Endpoint, RetryingClient};
 use crate::context::Environment;
 use crate::controller::Declaration;
 use crate::election::{Election, LeaderElection, LeadershipState};
 use crate::events::Recorder;
 use crate::latch::Latch;
+use crate::ledger::Ledger;
 use crate::panics::Hooks;
 use crate::queue::{MonitoredQueue, Queue};
 use crate::watcher::{Reachability, WatchCounters, Watcher};
@@ -96,6 +98,11 @@ struct Start {
     metrics: Arc<Metrics>,
     /// Writers of the caches, for their watches.
     writers: Vec<Writer>,
+    /// Ledgers of the controllers, in their order.
+    ledgers: Vec<Arc<Ledger>>,
+    /// The controllers, for the debug pages.
+    debugged: Vec<DebuggedController>,
+    version: Option<&'static str>,
     /// Environment of controllers and tasks that run on every replica.
     on_all_replicas: Arc<Environment>,
     /// Environment of controllers and tasks that run on the leader.
@@ -120,7 +127,9 @@ impl Start {
         let rng = operator.rng.clone();
 
         // Writes of the leader pass the gate of the election.
-        let client = |gate| RetryingClient::new(endpoint.clone(), metrics.requests.clone(), &rng, gate);
+        let agent = Agent::new(&operator.name, operator.version);
+        let requests = metrics.requests.clone();
+        let client = |gate| RetryingClient::new(endpoint.clone(), requests.clone(), &rng, gate, agent.clone());
         let gated_client = leadership.as_ref().map(|leadership| client(Some(leadership.gate.clone())));
         let client = client(None);
 
@@ -135,6 +144,13 @@ impl Start {
         let recorders = [Some(recorder.clone()), gated_recorder.clone()].into_iter().flatten().collect();
 
         let queues = queues(&operator.controllers, &rng);
+        let ledger = |controller: &Declaration| Arc::new(Ledger::new(metrics.controllers.flaps(&controller.name)));
+        let ledgers: Vec<_> = operator.controllers.iter().map(ledger).collect();
+        let parts = queues.iter().zip(&ledgers);
+        let debugged = operator.controllers.iter().zip(parts).map(|(controller, (queue, ledger))| {
+            DebuggedController::new(controller, queue.clone(), ledger.clone(), &caches)
+        });
+        let debugged = debugged.collect();
         metrics.collect(monitored(&operator.controllers, &queues), caches.clone());
         take(&mut operator.custom_metrics).into_iter().for_each(|register| metrics.register(register));
 
@@ -146,14 +162,16 @@ impl Start {
             leads: Arc::new(Latch::opened()),
             caches,
             clock: operator.clock.clone(),
+            has_threads: operator.has_threads,
             rng: rng.fork("reconcile"),
             recorder,
             requests: metrics.requests.clone(),
+            agent,
             applies: metrics.applies.clone(),
             normalizations: Arc::default(),
             generated_names: Arc::default(),
             on_error: take(&mut operator.on_error).into(),
-            on_settled: take(&mut operator.on_settled).into(),
+            on_success: take(&mut operator.on_success).into(),
         });
         let leading = match (&leadership, gated_client, gated_recorder) {
             (Some(leadership), Some(client), Some(recorder)) => {
@@ -172,6 +190,9 @@ impl Start {
             has_watches: !writers.is_empty() || leadership.is_some(),
             running: OperatorTasks { recorders, queues, ..OperatorTasks::default() },
             writers,
+            ledgers,
+            debugged,
+            version: operator.version,
             on_all_replicas,
             leading,
             leadership,
@@ -180,9 +201,10 @@ impl Start {
     }
 
     fn controllers(&mut self, controllers: Vec<Declaration>) {
-        for (controller, queue) in controllers.into_iter().zip(&self.running.queues) {
+        for ((controller, queue), ledger) in controllers.into_iter().zip(&self.running.queues).zip(&self.ledgers) {
             let env = if controller.on_all_replicas { &self.on_all_replicas } else { &self.leading };
-            for work in controller.start(env, &self.metrics.controllers, queue.clone(), &mut self.writers) {
+            let parts = (queue.clone(), ledger.clone());
+            for work in controller.start(env, &self.metrics.controllers, parts, &mut self.writers) {
                 self.running.workers.spawn(self.panics.within(work));
             }
             let queue = queue.clone();
@@ -250,12 +272,12 @@ impl Start {
             clock: self.on_all_replicas.clock.clone(),
             rng: self.rng.fork("webhooks"),
             operator: self.installed.clone(),
-            reach: server.url.map_or_else(service, |url| WebhookAddress::url(&url, address.port())),
+            address: server.url.map_or_else(service, |url| WebhookAddress::url(&url, address.port())),
             namespace: self.namespace.clone(),
             certificates: server.certificates,
             targets,
             serving: serving.clone(),
-            address,
+            listener: address,
             changed: Arc::default(),
         };
         for writer in rotator.watched() {
@@ -267,8 +289,22 @@ impl Start {
     }
 
     /// Returns the sources of the pages for metrics, health and readiness.
-    fn report(&self, serving: Option<Arc<ServingCertificate>>, server: &HealthServer) -> Arc<Report> {
+    fn report(&mut self, serving: Option<Arc<ServingCertificate>>, server: &HealthServer) -> Arc<Report> {
+        let env = &self.on_all_replicas;
+        let debug = DebugPages {
+            operator: env.name.clone(),
+            instance: self.instance.clone(),
+            field_manager: env.manager.clone(),
+            version: self.version,
+            started: env.clock.now(),
+            clock: env.clock.clone(),
+            controllers: take(&mut self.debugged),
+            caches: env.caches.clone(),
+            leadership: self.leadership.clone(),
+            stop: self.running.stop.clone(),
+        };
         Arc::new(Report {
+            debug,
             caches: self.on_all_replicas.caches.clone(),
             metrics: self.metrics.clone(),
             serving,

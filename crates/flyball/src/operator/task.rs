@@ -14,7 +14,7 @@ use tower::BoxError;
 ///
 /// It starts with the operator; if replicas [elect a leader](crate::LeaderElection), it starts when this one leads,
 /// unless it runs [on every replica](Self::on_every_replica). If it fails or panics, the operator ends with its error;
-/// if it returns `Ok`, the others go on. When leadership is lost, it is canceled immediately. On shutdown it has the
+/// if it returns `Ok`, the others continue. When leadership is lost, it is canceled immediately. On shutdown it has the
 /// operator's [grace](crate::Operator::grace) to end, and is canceled then.
 ///
 /// ```
@@ -84,7 +84,7 @@ pub struct TaskContext {
 }
 
 impl TaskContext {
-    /// Waits until the operator shuts down. The task may go on for the operator's [grace](crate::Operator::grace),
+    /// Waits until the operator shuts down. The task may continue for the operator's [grace](crate::Operator::grace),
     /// and is canceled then.
     pub async fn stopped(&self) {
         self.stop.wait().await;

@@ -31,10 +31,15 @@ impl Declaration {
     /// Adds the common fields of both kinds of policies to a `spec`.
     fn spec(&self, mut spec: Value) -> Value {
         let (name, expression) = NOT_BEING_DELETED;
-        let mut conditions = vec![json!({"name": name, "expression": expression})];
+        let mut conditions = Vec::new();
+        if !self.while_deleting {
+            conditions.push(json!({"name": name, "expression": expression}));
+        }
         conditions.extend(self.scope.conditions.iter().map(|condition| json!(condition)));
         spec["matchConstraints"] = self.scope.constraints("resourceRules", &["CREATE", "UPDATE"]);
-        spec["matchConditions"] = conditions.into();
+        if !conditions.is_empty() {
+            spec["matchConditions"] = conditions.into();
+        }
         spec["failurePolicy"] = self.scope.failure_policy().into();
         if !self.variables.is_empty() {
             spec["variables"] = json!(self.variables);
@@ -124,6 +129,19 @@ mod tests {
             kinds(Policy::<Node>::new().validates(Rule::new("true", "never")).declared()),
             [r#""ValidatingAdmissionPolicy" "op-nodes""#, r#""ValidatingAdmissionPolicyBinding" "op-nodes""#]
         );
+        let resources = |policy: Policy<Node>| {
+            let manifests = policy.validates(Rule::new("true", "never")).declared().manifests("op");
+            manifests[0]["spec"]["matchConstraints"]["resourceRules"][0]["resources"].clone()
+        };
+        assert_eq!(resources(Policy::new()), json!(["nodes"]));
+        assert_eq!(resources(Policy::new().with_status()), json!(["nodes", "nodes/status"]));
+        let conditions = |policy: Policy<Node>| {
+            let manifests = policy.validates(Rule::new("true", "never")).declared().manifests("op");
+            manifests[0]["spec"]["matchConditions"].clone()
+        };
+        let (name, expression) = NOT_BEING_DELETED;
+        assert_eq!(conditions(Policy::new()), json!([{"name": name, "expression": expression}]));
+        assert_eq!(conditions(Policy::new().while_deleting()), Value::Null);
         assert_eq!(
             kinds(Policy::<ConfigMap>::new().defaults("data.a", "'b'").declared()),
             [r#""MutatingAdmissionPolicy" "op-configmaps""#, r#""MutatingAdmissionPolicyBinding" "op-configmaps""#]

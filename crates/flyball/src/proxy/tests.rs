@@ -57,6 +57,72 @@ fn percent_signs_in_passwords_are_decoded_once() {
     }
 }
 
+/// Connects to `http://api.example.com` through a proxy with this response, and returns its request and the error.
+async fn through_proxy(response: &str) -> (String, Result<String, String>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://me:hush@{}", listener.local_addr().unwrap());
+    let proxies = Proxies::from_variables(|name| (name == "HTTP_PROXY").then(|| url.clone()));
+    let response = response.to_owned();
+    let proxy = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_buf(&mut head).await.unwrap();
+        }
+        stream.write_all(response.as_bytes()).await.unwrap();
+        let mut word = [0; 5];
+        if stream.read_exact(&mut word).await.is_ok() {
+            stream.write_all(&word).await.unwrap();
+        }
+        String::from_utf8(head).unwrap()
+    });
+    let connected = Connector::new(proxies).call("http://api.example.com/".parse().unwrap()).await;
+    let answer = match connected {
+        Err(error) => {
+            let causes = std::iter::successors(Some(&*error as &dyn std::error::Error), |error| error.source());
+            Err(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+        }
+        Ok(stream) => {
+            let (mut stream, mut answer) = (stream.into_inner(), [0; 5]);
+            stream.write_all(b"hello").await.unwrap();
+            stream.read_exact(&mut answer).await.unwrap();
+            Ok(String::from_utf8_lossy(&answer).into_owned())
+        }
+    };
+    (proxy.await.unwrap(), answer)
+}
+
+#[tokio::test]
+async fn tunnel_leads_to_the_target() {
+    let (request, answer) = through_proxy("HTTP/1.1 200 Connection established\r\n\r\n").await;
+    assert_eq!(answer.as_deref(), Ok("hello"));
+    assert!(request.starts_with("CONNECT api.example.com:80 HTTP/1.1\r\n"), "{request}");
+    let request = request.to_lowercase();
+    assert!(request.contains("host: api.example.com:80\r\n"), "{request}");
+    assert!(request.contains("proxy-authorization: basic bwu6ahvzaa==\r\n"), "{request}");
+}
+
+#[tokio::test]
+async fn refused_tunnel_is_reported_with_proxy_status_and_remedy() {
+    for (response, expected) in [
+        (
+            "HTTP/1.1 403 No way\r\ncontent-length: 2\r\n\r\nno",
+            "403 Forbidden: have the proxy allow the address, or add",
+        ),
+        ("HTTP/1.1 407 Auth\r\n\r\n", "407 Proxy Authentication Required: set user and password in its URL"),
+        ("HTTP/1.0 502 Bad\r\n\r\n", "502 Bad Gateway: check the address, or add the host to NO_PROXY"),
+        ("HTTP/1.1 599 X\r\n\r\n", "it answered 599: have the proxy"),
+        ("HTTP/1.1 200 OK\r\n\r\nhello", "it sent unexpected data"),
+        ("SSH-2.0\r\n\r\n", "no answer: "),
+    ] {
+        let error = through_proxy(response).await.1.expect_err(expected);
+        assert!(error.starts_with("cannot connect to api.example.com:80 through the proxy 127.0.0.1:"), "{error}");
+        assert!(error.contains(" of HTTP_PROXY: ") && error.contains(expected), "{error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn idle_connection_uses_tcp_keepalive() {

@@ -214,6 +214,11 @@ impl Barrier {
         keys.into_iter().filter_map(|key| self.remove_done_writes(&key, done)).collect()
     }
 
+    /// Returns until when a key is held at most, and its writes that no cache has observed.
+    pub(crate) fn pending(&self, key: &ObjectKey) -> Option<(Instant, &[Write])> {
+        self.keys.get(key).map(|pending| (pending.deadline, &*pending.writes))
+    }
+
     /// Returns the time at which the next key times out.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)

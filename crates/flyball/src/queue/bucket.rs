@@ -27,6 +27,8 @@ pub(super) const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// let controller = Controller::new(Sites).retry_rate(rate);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "BucketRateLimiter")]
+#[doc(alias = "workqueue")]
 pub struct RetryRate {
     /// The interval between two retries; zero means no limit.
     pub interval: Duration,

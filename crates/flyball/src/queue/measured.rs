@@ -1,6 +1,6 @@
 //! The queue of controllers, exposed for benchmarks.
 
-use super::{NextStep, Priority, Queue, RetryRate, Workers};
+use super::{Cause, NextStep, Priority, Queue, RetryRate, Workers};
 use crate::backoff::Backoff;
 use flyball_core::{ObjectKey, Rng};
 use std::time::Duration;
@@ -19,7 +19,7 @@ impl MeasuredQueue {
 
     /// Adds a key, as the change of an object does.
     pub fn add(&self, key: &ObjectKey) {
-        self.0.add(key, Priority::Fresh);
+        self.0.add(key, Priority::Fresh, Cause::Start);
     }
 
     /// Processes keys like a worker, until `go_on` returns false or the queue is closed.

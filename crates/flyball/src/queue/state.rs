@@ -10,7 +10,9 @@
 //! most as many of these as workers. Cluster-scoped keys have no namespace, and use all workers.
 
 use super::bucket::{Bucket, MAX_DELAY, RetryRate};
+use super::cause::{Cause, Causes};
 use super::lane::Lane;
+use super::snapshot::KeyState;
 use super::table::Table;
 use crate::backoff::Backoff;
 use flyball_core::{ObjectKey, Rng};
@@ -18,6 +20,7 @@ use foldhash::fast::FixedState;
 use memchr::memchr;
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
+use std::mem::take;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -95,6 +98,8 @@ pub(crate) struct Item {
     pub(crate) waited: Duration,
     /// Failures in a row.
     pub(crate) failures: u32,
+    /// The reasons for its reconcile.
+    pub(crate) causes: Causes,
 }
 
 /// The queue of one controller.
@@ -108,8 +113,8 @@ pub(crate) struct State {
     busy: usize,
     /// Hash of the first namespace.
     first_namespace: Option<u64>,
-    /// True if there were keys of more than one namespace since the start. The queue does not know idle objects, so it
-    /// cannot tell whether there are others: if it forgot them, one namespace could take all workers meanwhile.
+    /// True if there were keys of more than one namespace since the start. The queue has no idle objects, so it
+    /// cannot determine if there are others: if this was reset, one namespace could take all workers.
     is_shared: bool,
     keys: Table<Slot>,
     namespaces: Table<Namespace>,
@@ -139,6 +144,8 @@ struct Slot {
     failures: u32,
     /// True if the current run was triggered by the backoff, and not by a change.
     retried: bool,
+    /// The reasons for the next run.
+    causes: Causes,
 }
 
 /// A namespace with keys in the queue.
@@ -195,9 +202,10 @@ impl State {
     }
 
     /// Adds a key.
-    pub(crate) fn add(&mut self, key: HashedKey, priority: Priority, now: Instant) {
+    pub(crate) fn add(&mut self, key: HashedKey, priority: Priority, cause: Cause, now: Instant) {
         self.adds += 1;
         let ticket = self.ticket(key);
+        self.keys[ticket.0].causes.push(cause);
         self.want(ticket, priority, now);
     }
 
@@ -225,9 +233,9 @@ impl State {
         slot.retried = slot.delay.is_none();
         self.busy += 1;
         self.namespaces[slot.namespace].busy += 1;
-        let (key, failures) = (slot.key.clone(), slot.failures);
+        let (key, failures, causes) = (slot.key.clone(), slot.failures, take(&mut slot.causes));
         self.cancel_delay(ticket);
-        Some(Item { ticket, key, waited: now.saturating_duration_since(since), failures })
+        Some(Item { ticket, key, waited: now.saturating_duration_since(since), failures, causes })
     }
 
     /// Returns a key from its worker. A key that is `held` stays out of the lanes until it is released.
@@ -284,6 +292,7 @@ impl State {
         self.leave(ticket);
         let slot = &mut self.keys[ticket.0];
         (slot.again, slot.failures, slot.held) = (None, 0, false);
+        slot.causes = Causes::default();
         self.remove_if_idle(ticket);
     }
 
@@ -336,6 +345,17 @@ impl State {
         })
     }
 
+    /// Returns the keys that run or wait, in the order of their numbers.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&ObjectKey, KeyState)> {
+        self.keys.iter().filter_map(|slot| Some((&slot.key, slot.key_state()?)))
+    }
+
+    /// Returns where a key is, its failures in a row, true if it was added again meanwhile, and its next causes.
+    pub(crate) fn details(&self, key: &ObjectKey) -> Option<(KeyState, u32, bool, &Causes)> {
+        let slot = &self.keys[self.find(key)?.0];
+        Some((slot.key_state()?, slot.failures, slot.again.is_some(), &slot.causes))
+    }
+
     fn find(&self, key: &ObjectKey) -> Option<Ticket> {
         self.find_hashed(&self.salt.hashed(key))
     }
@@ -365,6 +385,7 @@ impl State {
             delay: None,
             failures: 0,
             retried: false,
+            causes: Causes::default(),
         };
         Ticket(self.keys.insert(hash, slot))
     }
@@ -454,12 +475,30 @@ impl State {
         while let Some((at, _, ticket)) = self.delayed.first().copied().filter(|(at, ..)| *at <= now) {
             let priority = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.priority);
             self.cancel_delay(ticket);
+            let cause = if priority == Priority::Retry { Cause::Backoff } else { Cause::RequeueAfter };
+            self.keys[ticket.0].causes.push(cause);
             self.want(ticket, priority, at);
         }
         while !self.retrying.is_empty() && self.bucket.try_acquire(now) {
             if let Some(number) = self.retrying.pop(|_| true) {
                 self.enter(Ticket(number), Priority::Background, now);
             }
+        }
+    }
+}
+
+impl Slot {
+    /// Returns what the key waits for; `None` if it is idle.
+    fn key_state(&self) -> Option<KeyState> {
+        match (self.place, self.delay) {
+            (Location::Worker(since), _) => Some(KeyState::Running(since)),
+            (Location::Lane(Priority::Retry, since), _) => Some(KeyState::Throttled(since)),
+            (Location::Lane(_, since), _) => Some(KeyState::Ready(since)),
+            (Location::Nowhere, _) if self.held && self.again.is_some() => Some(KeyState::Held(None)),
+            (Location::Nowhere, Some(Delay { until, priority: Priority::Retry, .. })) => Some(KeyState::Backoff(until)),
+            (Location::Nowhere, Some(Delay { until, .. })) => Some(KeyState::Delayed(until)),
+            (Location::Nowhere, None) if self.held => Some(KeyState::Held(None)),
+            (Location::Nowhere, None) => None,
         }
     }
 }

@@ -92,7 +92,7 @@ impl<T> EventListener<T> {
     fn read(&self, key: &ObjectKey, entry: &Entry) -> Option<Box<T>> {
         let decoded = (self.decode)(entry);
         if let Err(error) = &decoded {
-            tracing::warn!(%key, %error, "an object does not decode and is skipped");
+            tracing::warn!(%key, %error, "cannot decode object; skipping it");
         }
         decoded.ok().map(Box::new)
     }

@@ -68,8 +68,8 @@ pub(super) struct Budget {
 ///
 /// Guarantee: a charge of up to [`SMALL_CHARGE_BYTES`] never waits for a larger one, whether that is being processed or
 /// waits as well. A user who writes large objects through the API server delays only reviews of large objects.
-/// This depends on sizes instead of users, because conversion reviews name no user, and other reviews whom their sender
-/// likes.
+/// This depends on sizes instead of users, because conversion reviews contain no user, and the sender of other
+/// reviews can claim any user.
 #[derive(Debug)]
 struct Pool {
     shared: Arc<Semaphore>,
@@ -288,7 +288,8 @@ impl TypedBudget {
         self.decode_within(self.max.saturating_mul(2), decode).await
     }
 
-    /// The function is repeated with more memory if it exceeds its meter: its size is not known before.
+    /// Decodes within a memory limit. The function is repeated with more memory if it exceeds its meter: its size is
+    /// not known in advance.
     async fn decode_within<T>(
         &self,
         max: usize,

@@ -32,13 +32,13 @@ impl Identity {
     }
 
     /// Returns the time of its creation, `None` if it cannot be parsed.
-    pub(super) fn made(&self) -> Option<Timestamp> {
+    pub(super) fn created_at(&self) -> Option<Timestamp> {
         Some(validity(&self.certificate)?.from + Validity::BACKDATED)
     }
 
     /// Returns true if it is due for replacement at this time.
     pub(crate) fn is_old(&self, now: Timestamp) -> bool {
-        self.made().is_none_or(|made| now.duration_since(made) >= RENEWAL_AGE)
+        self.created_at().is_none_or(|made| now.duration_since(made) >= RENEWAL_AGE)
     }
 
     /// Returns true if it can be parsed and is valid at this time, as far as the time is known.
@@ -86,7 +86,7 @@ mod tests {
     fn certificate_validity_is_read_from_its_dates() {
         for now in ["2026-11-21T08:00:00Z", "2049-06-01T00:00:00Z", "2050-01-02T00:00:00Z"] {
             let identity = Identity::make("op", &["localhost".into(), "127.0.0.1".into()], at(now)).unwrap();
-            assert_eq!(identity.made(), Some(at(now)), "{now}");
+            assert_eq!(identity.created_at(), Some(at(now)), "{now}");
             let is_good = |after: SignedDuration| identity.is_good(ReferenceTime::Server(at(now) + after));
             assert!(is_good(SignedDuration::ZERO) && !is_good(LIFETIME) && !is_good(-Validity::BACKDATED * 2));
             let is_good = |after: SignedDuration| identity.is_good(ReferenceTime::Own(at(now) + after));

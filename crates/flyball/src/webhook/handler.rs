@@ -231,7 +231,7 @@ pub(super) fn write(meter: &Meter, object: &impl Serialize) -> Result<Value, Sta
 
 /// Estimates the size of a tree from its text, without keeping it.
 #[derive(Default)]
-struct TreeSize(memory::TextWeight);
+struct TreeSize(memory::ParsedSize);
 
 impl io::Write for TreeSize {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -261,8 +261,8 @@ fn read(body: &[u8]) -> Result<WireRequest, Rejection> {
 /// Decodes the objects of a request. The last argument of the function decodes the stored object of an update, if that
 /// is valid, and is called after all others are charged.
 ///
-/// A stored object that may not be created any more is left out, so that it can be reduced, and its finalizers be
-/// removed. Other ones are never left out: a rule about changes could be evaded by that.
+/// A stored object that could no longer be created is skipped, so that it can be reduced, and its finalizers removed.
+/// Other objects are never skipped: otherwise rules about changes could be evaded.
 async fn decode_all<T: DeserializeOwned, R>(
     budget: &Budget,
     sent: &WireRequest,

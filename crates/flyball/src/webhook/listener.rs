@@ -66,7 +66,7 @@ impl ServingCertificate {
         self.verification.write().get_or_insert(outcome);
     }
 
-    /// Returns true if the certificate is served and trusted.
+    /// Returns the result of the last verification: if the API server trusts the served certificate.
     pub(crate) fn verification(&self) -> Verification {
         if self.get().is_none() {
             return Verification::Untrusted("no certificate yet".into());

@@ -23,7 +23,7 @@ fn is_needed_to_run(kind: &Kind) -> bool {
 }
 
 /// Excludes writes from a webhook that its operator may need in order to run in a namespace.
-pub(super) fn leave_out(webhook: &mut Value, kind: &Kind, namespace: &str) {
+pub(super) fn exclude(webhook: &mut Value, kind: &Kind, namespace: &str) {
     if !is_needed_to_run(kind) {
         return;
     }
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn objects_the_operator_needs_are_excluded() {
         let selected_by = |kind: Kind, mut webhook: Value| {
-            leave_out(&mut webhook, &kind, "sites");
+            exclude(&mut webhook, &kind, "sites");
             webhook
         };
         let others = json!({"key": NAME_LABEL, "operator": "NotIn", "values": ["sites", "kube-system"]});

@@ -52,7 +52,7 @@ impl Declaration {
         if !self.scope.conditions.is_empty() {
             webhook["matchConditions"] = json!(self.scope.conditions);
         }
-        lockout::leave_out(&mut webhook, &self.scope.kind, namespace);
+        lockout::exclude(&mut webhook, &self.scope.kind, namespace);
         webhook
     }
 }
@@ -156,7 +156,7 @@ impl Target {
     }
 
     /// Names the object in messages.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         format!("{}/{}", self.resource, self.name)
     }
 
@@ -206,9 +206,9 @@ pub(crate) fn manifests(
     if declared.is_empty() {
         return Vec::new();
     }
-    let reach = WebhookAddress::Service { namespace: namespace.to_owned(), name: service_name(operator) };
+    let address = WebhookAddress::Service { namespace: namespace.to_owned(), name: service_name(operator) };
     let configuration = |kind: &str, duty: &str, is_declared: &dyn Fn(&Declaration) -> bool| {
-        let webhook = |each: &Declaration| each.webhook(duty, reach.client(&each.path(duty)), namespace);
+        let webhook = |each: &Declaration| each.webhook(duty, address.client(&each.path(duty)), namespace);
         let webhooks: Vec<Value> = declared.iter().filter(|each| is_declared(each)).map(webhook).collect();
         let mut manifest = json!({
             "apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": service_name(operator)}, "webhooks": webhooks,
@@ -254,8 +254,8 @@ pub(crate) fn convert_crd(
     if name.is_none() || !declared.iter().any(|each| each.converted() == name) {
         return;
     }
-    let reach = WebhookAddress::Service { namespace: namespace.to_owned(), name: service_name(operator) };
-    crd["spec"]["conversion"] = conversion(reach.client(CONVERT_PATH));
+    let address = WebhookAddress::Service { namespace: namespace.to_owned(), name: service_name(operator) };
+    crd["spec"]["conversion"] = conversion(address.client(CONVERT_PATH));
     annotate(crd, certificates);
 }
 

@@ -278,7 +278,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for MeteredPart<'_, V> {
     }
 }
 
-// No list knows its length: it grows by items that are charged.
+// The length of a list is unknown: it grows by items that are charged.
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for MeteredPart<'_, A> {
     type Error = A::Error;
 

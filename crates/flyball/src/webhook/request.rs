@@ -116,8 +116,8 @@ impl<T: Resource> AdmissionRequest<T> {
 
     /// Returns the stored object, for an update.
     ///
-    /// `None` as well if the stored object does not decode as a `T`, or is larger than one that may be created, so that
-    /// an update can repair it.
+    /// `None` as well if the stored object cannot be decoded as a `T`, or is larger than one that may be created, so
+    /// that an update can repair it.
     pub fn old(&self) -> Option<&T> {
         self.old.as_ref()
     }

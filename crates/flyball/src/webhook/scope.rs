@@ -16,21 +16,28 @@ pub(crate) struct Scope {
     pub(crate) namespaces: Option<LabelSelector>,
     pub(crate) objects: Option<LabelSelector>,
     pub(crate) conditions: Vec<MatchCondition>,
+    /// True if writes of the status count as well.
+    pub(crate) status: bool,
 }
 
 impl Scope {
     pub(crate) fn of<T: Resource>() -> Self {
-        Self { kind: Kind::of::<T>(), optional: false, namespaces: None, objects: None, conditions: Vec::new() }
+        let (namespaces, objects, conditions) = (None, None, Vec::new());
+        Self { kind: Kind::of::<T>(), optional: false, namespaces, objects, conditions, status: false }
     }
 
     /// Builds the match criteria; `rules` is the name of the field that lists resources.
     pub(crate) fn constraints(&self, rules: &str, operations: &[&str]) -> Value {
         let (gvk, resource) = (self.kind.gvk(), self.kind.resource());
+        let mut resources = vec![resource.resource.to_string()];
+        if self.status {
+            resources.push(format!("{}/status", resource.resource));
+        }
         let rule = json!({
             "apiGroups": [&*gvk.group],
             "apiVersions": [&*gvk.version],
             "operations": operations,
-            "resources": [&*resource.resource],
+            "resources": resources,
             "scope": if self.kind.is_namespaced() { "Namespaced" } else { "Cluster" },
         });
         let mut constraints = json!({"matchPolicy": "Equivalent", rules: [rule]});
@@ -47,3 +54,39 @@ impl Scope {
         if self.optional { "Ignore" } else { "Fail" }
     }
 }
+
+/// Declares the builder methods that restrict a webhook or a policy to some writes.
+macro_rules! scope_methods {
+    ($subject:literal, $when_optional:literal) => {
+        #[doc = concat!("Admits writes ", $when_optional, "; they are rejected by default.")]
+        #[doc(alias = "failurePolicy")]
+        pub fn optional(mut self) -> Self {
+            self.declared.scope.optional = true;
+            self
+        }
+
+        #[doc = concat!("Restricts the ", $subject, " to objects in namespaces with these labels.")]
+        #[doc(alias = "namespaceSelector")]
+        pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
+            self.declared.scope.namespaces = Some(selector);
+            self
+        }
+
+        #[doc = concat!("Restricts the ", $subject, " to objects with these labels.")]
+        #[doc(alias = "objectSelector")]
+        pub fn object_selector(mut self, selector: LabelSelector) -> Self {
+            self.declared.scope.objects = Some(selector);
+            self
+        }
+
+        #[doc = concat!("Restricts the ", $subject, " to writes for which this CEL expression is true, such as")]
+        /// `!has(object.metadata.deletionTimestamp)` or `request.userInfo.username != 'admin'`.
+        #[doc(alias = "matchConditions")]
+        pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+            self.declared.scope.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
+            self
+        }
+    };
+}
+
+pub(crate) use scope_methods;

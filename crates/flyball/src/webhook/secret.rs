@@ -4,7 +4,7 @@
 //! later, when all replicas and API servers have read it, its certificate is served; the old authority stays
 //! published until no replica uses it.
 //!
-//! Replicas agree although their clocks differ: they judge certificates by the API server's time, from the `Date`
+//! Replicas agree although their clocks differ: they check certificates by the API server's time, from the `Date`
 //! header of its responses, and write the secret under its resource version, so that of two concurrent writers one
 //! starts again from the other's result. Without a `Date` header, a replica uses its own clock: it never replaces a
 //! certificate because it is not valid yet, and certificates are valid from a day before they are issued, so clocks
@@ -94,7 +94,9 @@ impl CertificateSecret {
     ) -> Result<bool, IssueError> {
         let before = self.clone();
         let time = now.time();
-        let age = |identity: &Identity| identity.made().map_or(SignedDuration::MAX, |made| time.duration_since(made));
+        let age = |identity: &Identity| {
+            identity.created_at().map_or(SignedDuration::MAX, |created| time.duration_since(created))
+        };
         let covered = names.iter().all(|name| self.names.contains(name));
         self.names.extend(names.iter().cloned());
         let make = |names: &BTreeSet<String>| {

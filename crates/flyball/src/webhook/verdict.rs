@@ -1,9 +1,9 @@
-//! The answer of a validator.
+//! The response of a validator.
 
 use flyball_core::field::FieldError;
 use flyball_core::{GroupVersionKind, Reason, Status};
 
-/// The answer of a [`Validator`](super::Validator): allowed, allowed with warnings, or denied.
+/// The response of a [`Validator`](super::Validator): allowed, allowed with warnings, or denied.
 ///
 /// ```
 /// use flyball::FieldError;
@@ -33,11 +33,13 @@ enum Rejection {
 
 impl Verdict {
     /// Admits the write.
+    #[doc(alias = "Allowed")]
     pub fn allow() -> Self {
         Self { rejection: None, warnings: Vec::new() }
     }
 
     /// Rejects the write with 403 `Forbidden`, for a reason that is in no field.
+    #[doc(alias = "Denied")]
     pub fn deny(why: impl Into<String>) -> Self {
         Self { rejection: Some(Rejection::Denied(why.into())), warnings: Vec::new() }
     }

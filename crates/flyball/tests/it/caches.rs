@@ -176,7 +176,10 @@ async fn filter_on_uncached_fields_is_rejected() {
     let controller = controller.filter::<Pod>(Predicate::new(|old: &Pod, new| old.spec != new.spec));
     let error = operator().controller(controller).run(Api::default().client(), async {}).await.unwrap_err();
     let why = std::error::Error::source(&error).unwrap().to_string();
-    assert!(why.starts_with("it filters ") && why.ends_with("neither reconciles, owns nor watches this type"), "{why}");
+    assert!(
+        why.starts_with("filter of ") && why.ends_with("the controller neither reconciles, owns nor watches this type"),
+        "{why}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -266,6 +266,43 @@ async fn idempotency_key_is_read_live_and_can_be_released() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn newer_idempotency_key_is_not_forgotten() {
+    struct Forgetful;
+    impl Reconcile for Forgetful {
+        type Resource = Widget;
+        const FINALIZER: Option<&'static str> = Some(FINALIZER);
+        async fn reconcile(&self, widget: &Widget, cx: &Context<Widget>) -> Result<Action> {
+            if widget.spec.size == 2 {
+                cx.forget_idempotency_key("create").await?;
+            }
+            Ok(Action::done())
+        }
+    }
+    let api = Api::default();
+    let _stage = Stage::operator(&api, &Widgets::usual(), operator().controller(Controller::new(Forgetful)));
+    settle().await;
+    widget(&api, "a", 1);
+    let set_key = |key: &'static str| {
+        api.edit("widgets", "ns", "a", |object| {
+            object["metadata"]["annotations"] = json!({"key.flyball.dev/create": key});
+        });
+    };
+    let key = || api.get("widgets", "ns", "a").unwrap()["metadata"]["annotations"]["key.flyball.dev/create"].clone();
+    set_key("first");
+    settle().await;
+    // Another replica has replaced the key, which this cache has not observed.
+    api.hold("widgets");
+    widget(&api, "a", 2);
+    api.send("widgets", &json!({"type": "MODIFIED", "object": api.get("widgets", "ns", "a").unwrap()}).to_string());
+    set_key("second");
+    settle().await;
+    assert_eq!(key(), "second");
+    api.release("widgets");
+    settle().await;
+    assert_eq!(key(), serde_json::Value::Null, "it is forgotten once it is observed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn idempotency_key_requires_a_finalizer() {
     let widgets = Widgets::new(|_, cx| Box::pin(async { cx.idempotency_key("create").await.map(|_| Action::done()) }));
     let api = Api::default();

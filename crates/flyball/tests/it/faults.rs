@@ -5,7 +5,7 @@
 //! | 410 in the middle of a list | `watch::expired_page_restarts_the_list`; of a stream: [`truncated_list_is_recovered`] |
 //! | an interrupted watch, in each state | [`truncated_list_is_recovered`], [`truncated_watch_is_recovered`], [`watches_interrupted_at_any_moment_lose_nothing`] |
 //! | only bookmarks | `watch::bookmarks_advance_the_resource_version`, [`bookmarks_trigger_no_reconcile`] |
-//! | an object that does not decode | `reconcile::undecodable_object_does_not_affect_others`, [`undecodable_object_is_reported`] |
+//! | an object that cannot be decoded | `reconcile::undecodable_object_does_not_affect_others`, [`undecodable_object_is_reported`] |
 //! | a CRD removed and recreated | `kinds::recreated_crd_is_watched_again`, `kinds::uninstalled_kind_loses_its_objects_and_may_be_reinstalled`; on a whole server: `dynamic_kinds`, `caches` |
 //! | a clock that jumps | [`clock_jump_moves_no_timer`]; of the leader: `leader_election::wall_clock_does_not_affect_leadership` |
 //! | 429 with Retry-After | `reconcile::retry_after_is_honored`, [`lists_and_watches_honor_retry_after`] |

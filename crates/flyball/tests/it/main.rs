@@ -21,6 +21,7 @@ mod references;
 mod replicaset;
 mod sources;
 mod storm;
+mod threads;
 mod watch;
 mod webhooks;
 mod widgets;

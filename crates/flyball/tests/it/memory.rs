@@ -26,7 +26,7 @@ async fn too_large_object_is_reported_and_not_decoded() {
         .iter()
         .map(|key| api.get("events", "ns", key.rsplit('/').next().unwrap()).unwrap()["note"].to_string())
         .collect();
-    assert!(notes.len() == 1 && notes[0].contains("more than 16384 bytes of memory"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].contains("the limit is 16384"), "{notes:?}");
     api.edit("widgets", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["a/b"]));
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);

@@ -14,6 +14,9 @@ const MAX_STOP_POLLS: u32 = 1000;
 
 /// Stop a control plane; its objects are lost unless it has a data directory
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball cluster down
+  flyball cluster down --name ci")]
 pub(crate) struct DownArgs {
     #[command(flatten)]
     named: ClusterNameArgs,

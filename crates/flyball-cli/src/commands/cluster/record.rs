@@ -4,7 +4,7 @@ use crate::error::{Result, ResultExt};
 use crate::files::{entries, private};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Record of a running cluster.
@@ -67,7 +67,7 @@ impl Files {
         self.file("kubeconfig")
     }
 
-    /// Creates the folder.
+    /// Creates the directory.
     pub(super) fn prepare(&self) -> Result<()> {
         let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         created.context(format!("cannot create {}", self.folder.display()))
@@ -77,7 +77,7 @@ impl Files {
     pub(super) fn lock(&self) -> Result<Option<File>> {
         let path = self.file("lock");
         let what = format!("cannot lock {}", path.display());
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = flyball_files::private(OpenOptions::new().write(true).create(true).truncate(false)).open(&path);
         let file = file.context(what.clone())?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),

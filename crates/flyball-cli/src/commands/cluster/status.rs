@@ -18,6 +18,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Print the address and readiness of a control plane; exits with 1 if it is not ready
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball cluster status
+  flyball cluster status --name ci -o json")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     named: ClusterNameArgs,

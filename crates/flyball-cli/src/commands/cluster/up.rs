@@ -13,7 +13,6 @@ use flyball_cluster::{
 };
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -157,7 +156,7 @@ const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 #[expect(clippy::disallowed_methods, reason = "waits for another process")]
 fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(files.log());
+    let log = flyball_files::private(OpenOptions::new().write(true).create(true).truncate(true)).open(files.log());
     let log = log.context(format!("cannot write {}", files.log().display()))?;
     let also = log.try_clone().context("cannot share the log")?;
     let mut command = Command::new(program);
@@ -242,11 +241,12 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         let directory = directory.map_err(|error| data_dir_error(error, args))?;
         let directory = directory.map(|directory| directory.on_progress(progress_writer(files.clone())));
         let endpoint = match &directory {
-            Some(directory) => Endpoint::bind_kept(args.port, &options.clock, directory).await,
+            Some(directory) => Endpoint::bind_stored(args.port, &options.clock, directory).await,
             None => Endpoint::bind(args.port, &options.clock).await,
         };
         let endpoint = endpoint.map_err(|error| endpoint_error(error, args))?;
         let started = options.clock.now_rfc3339();
+        let options = endpoint.aggregating(options);
         let cluster = match directory {
             Some(directory) => Cluster::open(options, directory).map_err(|error| data_dir_error(error, args))?,
             None => Cluster::new(options),

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 /// Add a kind with its controller, a version of a kind, or a controller for a kind of another project
 ///
 /// In a Helm or Ansible project, adds a kind with a chart or a role, an entry in watches.yaml, the CRD, a sample and a
-/// test case. The CRD is derived from the chart's values.schema.json, or from its values.yaml, and the sample has all
-/// values.
+/// test case. The CRD is derived from the chart's values.schema.json or values.yaml, or from the role's defaults, and
+/// the sample has all values.
 ///
 /// On a terminal, asks for missing flags.
 #[derive(Args, Debug)]
@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
   flyball create api --chart ./memcached                                a kind for a chart, in a Helm project
   flyball create api --chart memcached-1.2.3.tgz --group cache --kind Memcached
   flyball create api --chart oci://registry.example.com/charts/memcached --chart-version ^1.2
+  flyball create api --role ../site --group web --version v1 --kind Site
 
 Existing files are not changed, except for lines inserted above the comments that begin with +flyball.")]
 pub(crate) struct ApiArgs {
@@ -70,6 +71,9 @@ pub(crate) struct ApiArgs {
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     chart: ChartArgs,
+    /// Existing role for a kind: a directory, copied into an Ansible project
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["chart", "crd"])]
+    role: Option<PathBuf>,
     /// Overwrite existing files; changes in them are lost
     #[arg(long)]
     force: bool,
@@ -93,6 +97,7 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
     watched::check_chart(&project, args.chart.chart.as_deref())?;
+    watched::check_role(&project, args.role.as_deref())?;
     if !project.project_type.is_rust() {
         return add_watched(args, changes, &mut project);
     }
@@ -136,6 +141,7 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         plural: args.plural.as_deref(),
         is_cluster_scoped: args.namespaced == Some(false),
         chart: args.chart.chart.as_deref().zip(chart.as_ref().map(LocalChart::path)),
+        role: args.role.as_deref(),
         force: args.force,
     };
     let added = watched::add(&mut changes, project, &new)?;

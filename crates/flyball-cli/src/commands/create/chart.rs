@@ -1,6 +1,7 @@
 //! Flags of an existing chart, for `flyball init` and `flyball create api`.
 
-use crate::chart::access::Access;
+use crate::chart::access::{Access, keyring};
+use crate::chart::provenance::verify_file;
 use crate::chart::source::{LocalChart, Request, Source};
 use crate::cluster::connection::block_on;
 use crate::error::Result;
@@ -32,7 +33,10 @@ impl ChartArgs {
         let (repository, version) = (self.chart_repo.as_deref(), self.chart_version.as_deref());
         let request = Request { chart, repository, version, devel: false };
         let local = match request.source() {
-            Ok(Source::Local(path)) => Ok(LocalChart::at(path)),
+            Ok(Source::Local(path)) => match keyring(&self.access) {
+                Some(keyring) => verify_file(&path, &keyring).map(|_| LocalChart::at(path)),
+                None => Ok(LocalChart::at(path)),
+            },
             Ok(Source::Remote(remote)) => {
                 Access::new(&self.access).and_then(|access| block_on(remote.localize(&access, 0)))
             }

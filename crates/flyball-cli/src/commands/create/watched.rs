@@ -1,16 +1,17 @@
 //! Adds a kind to a project of charts or roles.
 
 use super::prompt::prompt_names;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, yaml_problem};
 use crate::project::scaffold::api::Names;
 use crate::project::scaffold::changes::Changes;
 use crate::project::scaffold::chart::{self, CHARTS, ExistingChart};
-use crate::project::scaffold::definition::{self, Column};
-use crate::project::scaffold::role::{self, ROLES};
+use crate::project::scaffold::definition;
+use crate::project::scaffold::role::{self, ExistingRole, ROLES};
 use crate::project::scaffold::{case, sample, watches};
 use crate::project::{FILE, Project, ProjectType, Resource, names};
 use crate::render::terminal::print_labeled;
 use crate::render::yaml;
+use flyball_helm::Column;
 use flyball_schema::{openapi, validate};
 use serde_json::Value;
 use std::path::Path;
@@ -22,9 +23,9 @@ const VERSION: &str = "v1alpha1";
 
 /// Columns of the kinds of roles.
 const COLUMNS: [Column; 3] = [
-    ["Successful", "string", r#".status.conditions[?(@.type=="Successful")].status"#],
-    ["Message", "string", r#".status.conditions[?(@.status=="True")].message"#],
-    ["Age", "date", ".metadata.creationTimestamp"],
+    ("Successful", "string", r#".status.conditions[?(@.type=="Successful")].status"#, 0),
+    ("Message", "string", r#".status.conditions[?(@.status=="True")].message"#, 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
 ];
 
 /// A kind to add.
@@ -37,6 +38,8 @@ pub(crate) struct NewKind<'a> {
     pub(crate) is_cluster_scoped: bool,
     /// An existing chart: its name on the command line, and its path.
     pub(crate) chart: Option<(&'a str, &'a Path)>,
+    /// An existing role.
+    pub(crate) role: Option<&'a Path>,
     pub(crate) force: bool,
 }
 
@@ -57,6 +60,19 @@ impl AddedKind {
     }
 }
 
+/// Rejects a role for a project without roles.
+pub(crate) fn check_role(project: &Project, role: Option<&Path>) -> Result<()> {
+    let (name, of) = (&project.project_name, project.project_type);
+    match role.filter(|_| of != ProjectType::Ansible) {
+        None => Ok(()),
+        Some(role) => {
+            let shown = role.display();
+            Err(Error::new(format!("--role {shown}: project {name} is of type {of} and has no roles"))
+                .hint("create a project for it: flyball init --ansible DIR"))
+        }
+    }
+}
+
 /// Rejects a chart for a project without charts.
 pub(crate) fn check_chart(project: &Project, chart: Option<&str>) -> Result<()> {
     let (name, of) = (&project.project_name, project.project_type);
@@ -70,6 +86,7 @@ pub(crate) fn check_chart(project: &Project, chart: Option<&str>) -> Result<()> 
 /// Adds a kind with its chart or role, the entry in `watches.yaml`, the CRD, a sample and a test case.
 pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_>) -> Result<AddedKind> {
     let existing = new.chart.map(|(given, path)| ExistingChart::open(given, path)).transpose()?;
+    let existing_role = new.role.map(ExistingRole::open).transpose()?;
     let resource = resource(project, new, existing.as_ref())?;
     if let Some(known) = known(project, &resource) {
         if known.version != resource.version {
@@ -83,15 +100,16 @@ pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_
     }
 
     let lower = resource.kind.to_lowercase();
-    let (values, field, path, columns) = match (project.project_type, &existing) {
-        (ProjectType::Ansible, _) => {
+    let (values, field, path, columns) = match (project.project_type, &existing, &existing_role) {
+        (_, _, Some(role)) => (role.copy(changes)?, "role", role.name.clone(), &COLUMNS[..]),
+        (ProjectType::Ansible, ..) => {
             (role::create(changes, &lower, &resource, new.force)?, "role", lower, &COLUMNS[..])
         }
-        (_, Some(chart)) => {
+        (_, Some(chart), _) => {
             let path = format!("{CHARTS}/{}", chart.name);
             (chart.copy(changes, new.force)?, "chart", path, &flyball_helm::COLUMNS[..])
         }
-        (_, None) => {
+        (_, None, _) => {
             let values = chart::create(changes, &lower, &resource.kind, new.force)?;
             (values, "chart", format!("{CHARTS}/{lower}"), &flyball_helm::COLUMNS[..])
         }
@@ -122,8 +140,9 @@ pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_
     let errors = errors.map(|error| format!("{file} is invalid: {error}; edit it before you apply it")).collect();
     changes.create(&file, sample, new.force)?;
     let expected = match field {
+        // Other roles and charts have other objects.
+        "role" if existing_role.is_some() => vec![case::successful(&resource)],
         "role" => vec![case::deployment(&resource)],
-        // Other charts have other objects.
         _ if existing.is_some() => vec![case::release(&resource)],
         _ => vec![case::release(&resource), case::deployment(&resource)],
     };
@@ -200,7 +219,7 @@ fn add_version(
             .hint("restore the file, or add the version to spec.versions of the CRD by hand")
     })?;
     let broken = |why: String| Error::new(format!("cannot add version {} to {file}: {why}", resource.version));
-    let mut definition: Value = serde_saphyr::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    let mut definition: Value = serde_saphyr::from_str(&text).map_err(|error| broken(yaml_problem(&error)))?;
     definition::add_version(&mut definition, &resource.version).map_err(broken)?;
     changes.put(&file, yaml::write(&definition))?;
     watches::set_version(changes, known, &resource.version)?;

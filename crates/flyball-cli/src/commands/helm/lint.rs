@@ -11,7 +11,7 @@ pub(super) fn lint(args: &LintArgs) -> Result<(), HelmError> {
     let seed = Seed::from_os().map_err(|error| error.to_string())?;
     let mut check = |lint: &_| server::check(lint, &args.namespace, args.helm_version);
     let mut report = flyball_chart::lint(&local, Path::new("."), &Clock::system(), &seed, &mut check)?;
-    // The user knows charts by the names on the command line.
+    // Findings name charts as on the command line.
     for (path, name) in local.charts.iter().zip(&args.charts) {
         report.charts.iter_mut().filter(|chart| chart.path == *path).for_each(|chart| chart.path.clone_from(name));
     }

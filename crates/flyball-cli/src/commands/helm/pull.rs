@@ -1,8 +1,9 @@
 //! `flyball helm pull`.
 
 use super::remote::request;
-use super::{HelmError, warn};
+use super::{HelmError, print, warn};
 use crate::chart::access::Access;
+use crate::chart::archive::Signature;
 use crate::chart::source::Source;
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
@@ -24,25 +25,23 @@ pub(super) struct PullArgs {
     /// Directory of the archive
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     destination: PathBuf,
-    /// Download the provenance file; not supported
-    #[arg(long, hide = true)]
+    /// Download the provenance file, without verifying it
+    #[arg(long)]
     prov: bool,
     #[command(flatten)]
     path: ChartPathArgs,
 }
 
 pub(super) fn pull(args: &PullArgs) -> Result<(), HelmError> {
-    if args.prov {
-        return Err(Error::new("--prov is not supported: provenance files are not verified")
-            .hint("download it with Helm: helm pull --prov CHART")
-            .into());
-    }
     if !args.destination.is_dir() {
         return Err(Error::new(format!("--destination: directory {} not found", args.destination.display()))
             .hint("create it first")
             .into());
     }
-    let access = Access::new(&args.path.access)?;
+    let mut access = Access::new(&args.path.access)?;
+    if args.prov {
+        access = access.keep_provenance();
+    }
     for chart in &args.charts {
         pull_one(args, &access, chart)?;
     }
@@ -56,6 +55,11 @@ fn pull_one(args: &PullArgs, access: &Access, chart: &str) -> Result<()> {
     let archive = block_on(remote.fetch(access))?;
     if let Some((reference, digest)) = &archive.manifest {
         warn(&[format!("Pulled: {reference}"), format!("Digest: {digest}")]);
+    }
+    if let Some(Signature { signer, fingerprint, digest }) = &archive.signature {
+        print(&format!(
+            "Signed by: {signer}\nUsing Key With Fingerprint: {fingerprint}\nChart Hash Verified: {digest}\n"
+        ));
     }
     match args.untar {
         true => {

@@ -5,7 +5,7 @@
 
 use crate::cluster::apply::items;
 use crate::cluster::connection::block_on;
-use crate::error::{Result, ResultExt};
+use crate::error::{Result, ResultExt, yaml_problem};
 use flyball_chart::{HelmVersion, Lint, LintMessage, Severity};
 use flyball_cluster::{Cluster, Options};
 use http::header::CONTENT_TYPE;
@@ -28,7 +28,7 @@ struct Source<'l> {
     object: Value,
 }
 
-/// Returns what an API server finds wrong with the objects of a chart.
+/// Returns the findings of an API server about the objects of a chart.
 pub(super) fn check(lint: &Lint, namespace: &str, helm: HelmVersion) -> Vec<LintMessage> {
     if lint.objects.is_empty() && lint.crds.is_empty() {
         return Vec::new();
@@ -57,7 +57,11 @@ async fn run(lint: &Lint, namespace: &str, helm: HelmVersion, messages: &mut Vec
     for file in &lint.crds {
         match serde_saphyr::from_multiple::<Value>(&file.text) {
             Ok(documents) => sources.extend(documents.into_iter().map(|object| Source { path: &file.path, object })),
-            Err(error) => messages.push(message(Severity::Error, &file.path, format!("unable to parse YAML: {error}"))),
+            Err(error) => messages.push(message(
+                Severity::Error,
+                &file.path,
+                format!("unable to parse YAML: {}", yaml_problem(&error)),
+            )),
         }
     }
     let objects = lint.objects.iter();

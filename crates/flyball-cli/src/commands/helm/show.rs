@@ -26,7 +26,7 @@ enum Part {
     Readme(PartArgs),
     /// Print the CRDs
     Crds(PartArgs),
-    /// Print all of these
+    /// Print Chart.yaml, values.yaml, the readme and the CRDs
     All(PartArgs),
 }
 

@@ -103,7 +103,7 @@ struct PlatformImage {
     /// Bytes that are pulled, besides those of a base.
     compressed: u64,
     program: u64,
-    /// Digests of the attached documents.
+    /// Digests of the referrers: SBOM and provenance.
     attached: Vec<String>,
 }
 

@@ -10,7 +10,7 @@ use crate::image::reference::FULL_NAME;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
-use flyball_cluster::SIMULATED;
+use flyball_cluster::SIMULATED_NODE_ANNOTATION;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -89,7 +89,8 @@ async fn add_to_nodes(kubeconfig: &Path, names: &[String], size: u64) -> Result<
     let api: Api<Node> = Api::all(client);
     let mut node_names = Vec::new();
     for node in api.list(&ListParams::default()).await.context("cannot list the nodes")?.items {
-        if node.annotations().get(SIMULATED.0).is_none_or(|value| value != SIMULATED.1) {
+        if node.annotations().get(SIMULATED_NODE_ANNOTATION.0).is_none_or(|value| value != SIMULATED_NODE_ANNOTATION.1)
+        {
             continue;
         }
         let name = node.name_any();

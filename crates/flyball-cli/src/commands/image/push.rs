@@ -14,7 +14,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Push an image and its attached documents to a registry
+/// Push an image, its SBOMs and its provenance to a registry
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball image push registry.example.com/team/site-operator:1.0
@@ -32,7 +32,7 @@ pub(super) struct PushArgs {
     /// Use HTTP without TLS; defaults to true only for a registry on this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     insecure: Option<bool>,
-    /// Private key (ECDSA P-256, PKCS #8, PEM) that signs the image and its attached documents
+    /// Private key (ECDSA P-256, PKCS #8, PEM) that signs the image, its SBOMs and its provenance
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
     /// Output format

@@ -1,4 +1,4 @@
-//! The same objects as a folder of files that kustomize builds, see
+//! The same objects as a directory of files that kustomize builds, see
 //! <https://kubectl.docs.kubernetes.io/references/kustomize/>.
 //!
 //! The files hold names without the prefix and the namespace `system`; `config/default` puts both on. So an overlay

@@ -49,7 +49,7 @@ impl Permission {
         Self { namespace: None, name: None, ..self.clone() }.to_string()
     }
 
-    /// Returns true if whoever has this permission has the other one.
+    /// Returns true if this permission includes the other one.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let limit = |own: &Option<String>, other: &Option<String>| own.is_none() || own == other;
         let part = |own: &str, other: &str| own == ALL || own == other;

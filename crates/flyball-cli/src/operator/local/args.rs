@@ -41,7 +41,7 @@ impl LocalArgs {
         matches!(self.prebuilt(), Some(Program::Watches(_)))
     }
 
-    /// Fails in a folder without a project, unless a program is given, before connecting to a cluster.
+    /// Fails in a directory without a project, unless a program is given, before connecting to a cluster.
     pub(crate) fn check_project(&self) -> Result<()> {
         self.prebuilt().map_or_else(check_project, |_| Ok(()))
     }

@@ -54,7 +54,7 @@ pub(super) struct Plugin {
     program: PathBuf,
 }
 
-/// Returns the folder of all plugins.
+/// Returns the directory of all plugins.
 fn directory() -> PathBuf {
     let config = || match var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path),
@@ -63,7 +63,7 @@ fn directory() -> PathBuf {
     var_os("EXTERNAL_PLUGINS_PATH").map_or_else(|| config().join("flyball/plugins"), PathBuf::from)
 }
 
-/// Returns the names in a folder, in order; none if it is not there.
+/// Returns the names in a directory, in order; none if it is not there.
 fn names_in(folder: &Path) -> Vec<String> {
     let paths = entries(folder).unwrap_or_default();
     paths.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect()
@@ -97,7 +97,7 @@ impl Name {
 }
 
 impl Plugin {
-    /// Runs the plugin in the folder of the project, and returns its response.
+    /// Runs the plugin in the directory of the project, and returns its response.
     ///
     /// # Errors
     ///

@@ -230,6 +230,7 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, controller: bool, force
     ];
     if controller {
         uses.push("use flyball_cluster::testing::{Test, explore_crashes};".into());
+        uses.push("use flyball_explore::Explorer;".into());
         uses.push("use kube::api::{DeleteParams, PostParams};".into());
         uses.push("use kube::core::ObjectMeta;".into());
         uses.push("use k8s_openapi::api::core::v1::{{child}};".into());

@@ -49,6 +49,19 @@ pub(crate) fn release(resource: &Resource) -> Value {
     })
 }
 
+/// Returns what a reconciled object of a role has in its status.
+pub(crate) fn successful(resource: &Resource) -> Value {
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+    json!({
+        "apiVersion": format!("{}/{}", resource.group, resource.version),
+        "kind": resource.kind,
+        "metadata": {"name": name(resource)},
+        "status": {"conditions": [
+            condition("Running", "True"), condition("Successful", "True"), condition("Failure", "False"),
+        ]},
+    })
+}
+
 /// Returns the Deployment of a new chart or role, which has the name of the custom resource.
 pub(crate) fn deployment(resource: &Resource) -> Value {
     let mut metadata = json!({"name": name(resource)});

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Pending changes of the files of one folder.
+/// Pending changes of the files of one directory.
 #[derive(Debug)]
 pub(crate) struct Changes {
     root: PathBuf,
@@ -39,7 +39,7 @@ impl Changes {
         Self { root: root.into(), files: BTreeMap::new(), missing: Vec::new() }
     }
 
-    /// Returns the folder.
+    /// Returns the directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -144,7 +144,7 @@ impl Changes {
         if let Some(after) = insert(&text, lines) {
             return self.put(path, after);
         }
-        // Who has no use for the place may have added the lines by hand.
+        // The lines may have been added by hand, without the anchor.
         let is_there = |line: &&String| text.lines().any(|known| known.trim() == line.trim());
         let new: Vec<&str> = lines.iter().filter(|line| !is_there(line)).map(|line| line.trim_end()).collect();
         if !new.is_empty() {
@@ -242,7 +242,7 @@ pub(crate) fn order(line: &str) -> String {
 
 /// Formats code with the project's rustfmt, if available, since line widths depend on names.
 fn format(code: &[u8], root: &Path) -> Option<Vec<u8>> {
-    // A new project uses the settings of its parent folder.
+    // A new project uses the settings of its parent directory.
     let folder = root.ancestors().find(|folder| folder.is_dir())?;
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition=2024", "--quiet"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -252,7 +252,7 @@ fn format(code: &[u8], root: &Path) -> Option<Vec<u8>> {
     formatted.status.success().then_some(formatted.stdout)
 }
 
-/// Creates a folder and its parents, and records the new ones.
+/// Creates a directory and its parents, and records the new ones.
 fn create_directories(folder: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

@@ -9,7 +9,7 @@ use flyball_chart::{Chart, File};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// Folder of the charts of a project.
+/// Directory of the charts of a project.
 pub(crate) const CHARTS: &str = "helm-charts";
 
 /// All files of a chart are open while they are written.
@@ -65,7 +65,7 @@ impl ExistingChart {
         pascal(&self.name)
     }
 
-    /// Reads a chart: a folder or a `.tgz`, whose name on the command line messages have.
+    /// Reads a chart: a directory or a `.tgz`, whose name on the command line messages have.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl ExistingChart {
         Ok(Self { name, path: at.to_owned(), files, values: chart.values().clone(), schema })
     }
 
-    /// Copies the chart unchanged into the project, unless it is there, and returns its values.
+    /// Copies the chart unchanged into the project, unless it exists there, and returns its values.
     pub(crate) fn copy(&self, changes: &mut Changes, force: bool) -> Result<DefaultValues> {
         let folder = format!("{CHARTS}/{}", self.name);
         let target = changes.root().join(&folder);

@@ -1,10 +1,8 @@
 //! The CRD of a kind of charts and roles.
 
 use crate::project::Resource;
+use flyball_helm::{Column, printer_column};
 use serde_json::{Value, json};
-
-/// A printer column: name, type and JSON path.
-pub(crate) type Column = [&'static str; 3];
 
 /// Adds a version to a CRD, with the schema of the stored one. The new version becomes the stored one. Objects are not
 /// converted: all versions have the same fields.
@@ -37,9 +35,7 @@ pub(crate) fn of(resource: &Resource, description: &str, spec: Value, columns: &
                 "served": true,
                 "storage": true,
                 "subresources": {"status": {}},
-                "additionalPrinterColumns":
-                    columns.iter().map(|[name, kind, path]| json!({"name": name, "type": kind, "jsonPath": path}))
-                    .collect::<Vec<_>>(),
+                "additionalPrinterColumns": columns.iter().map(printer_column).collect::<Vec<_>>(),
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "description": description,

@@ -29,6 +29,14 @@ pub(crate) struct LibraryArgs {
     flyball_version: Option<String>,
 }
 
+impl LibraryArgs {
+    /// Returns true if a flag selects the source.
+    pub(crate) fn is_given(&self) -> bool {
+        self.flyball_path.is_some()
+            || [&self.flyball_git, &self.flyball_rev, &self.flyball_version].iter().any(|flag| flag.is_some())
+    }
+}
+
 fn version(text: &str) -> Result<String, String> {
     let good = text.starts_with(|c: char| c.is_ascii_digit() || "^=~".contains(c))
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "^=~.-+".contains(c));
@@ -54,7 +62,7 @@ pub(crate) enum Library {
 }
 
 impl Library {
-    /// Returns the selected source for a project in a folder.
+    /// Returns the selected source for a project in a directory.
     ///
     /// An explicit path is written unchanged: a relative one is relative to the project. By default no path is written,
     /// since it would be valid on this machine only.
@@ -124,7 +132,7 @@ fn revision_of(manifest_dir: &str) -> Option<&str> {
     (commit.len() >= 7 && commit.bytes().all(|digit| digit.is_ascii_hexdigit())).then_some(commit)
 }
 
-/// Returns the way from a folder, which may not be there yet, to another one.
+/// Returns the relative path from a directory, which may not exist yet, to another one.
 fn relative(to: &Path, folder: &Path) -> PathBuf {
     let shared = to.components().zip(folder.components()).take_while(|(one, other)| one == other).count();
     let up = folder.components().skip(shared).map(|_| "..");

@@ -21,6 +21,7 @@ const DEPENDENCIES: &[(&str, &str, &str)] = &[
 /// Those that its tests need.
 const FOR_TESTS: &[(&str, &str, &str)] = &[
     ("flyball-cluster", "", "features = [\"testing\"]"),
+    ("flyball-explore", "", ""),
     ("tokio", "1", "default-features = false, features = [\"macros\", \"rt\", \"test-util\"]"),
 ];
 
@@ -62,7 +63,7 @@ pub(crate) fn write(
         return Ok(());
     }
     changes.create("Dockerfile", fill(include_str!("../../../templates/Dockerfile"), &gaps), false)?;
-    // Hidden files may exist in an empty folder.
+    // Hidden files may exist in an empty directory.
     let hidden = [
         (".dockerignore", include_str!("../../../templates/dockerignore")),
         (".gitignore", include_str!("../../../templates/gitignore")),

@@ -16,7 +16,7 @@ pub(crate) fn name_of(sample: &str, file: &str) -> Result<String> {
     })
 }
 
-/// Creates a sample whose spec has these values. Comments of their text are preserved, unless it is no block mapping.
+/// Creates a sample whose spec has these values. Comments are preserved if the text is a block mapping.
 pub(crate) fn of_values(resource: &Resource, note: &str, text: &str, values: &Map<String, Value>) -> String {
     let Resource { group, version, kind, .. } = resource;
     let mut object = json!({

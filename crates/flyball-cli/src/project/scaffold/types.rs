@@ -262,7 +262,11 @@ pub(super) fn pascal(name: &str) -> String {
 pub(super) fn camel(field: &str) -> String {
     let mut parts = field.split('_').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |name, part| name + &part[..1].to_uppercase() + &part[1..])
+    parts.fold(first, |mut name, part| {
+        let mut chars = part.chars();
+        name.extend(chars.next().into_iter().flat_map(char::to_uppercase));
+        name + chars.as_str()
+    })
 }
 
 #[cfg(test)]

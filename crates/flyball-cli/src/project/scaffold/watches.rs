@@ -1,4 +1,4 @@
-//! Projects of charts or roles: a `watches.yaml` and its folders.
+//! Projects of charts or roles: a `watches.yaml` and its directories.
 
 use super::changes::Changes;
 use super::template::fill;
@@ -32,7 +32,7 @@ pub(crate) fn write(changes: &mut Changes, project: &Project) -> Result<()> {
     changes.create(WATCHES, watches, false)?;
     changes.create("README.md", fill(readme, &[("name", &project.project_name)]), false)?;
     changes.create(FILE, project.text()?, false)?;
-    // Hidden files may exist in an empty folder.
+    // Hidden files may exist in an empty directory.
     match changes.read(".gitignore")? {
         Some(_) => Ok(()),
         None => changes.create(".gitignore", gitignore, false),

@@ -15,7 +15,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Finds the workspace that a folder is in, or would be.
+    /// Finds the workspace that a directory is in, or would be.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
         for root in folder.ancestors().skip(1) {
             let path = root.join("Cargo.toml");
@@ -71,7 +71,7 @@ impl Workspace {
         Some((open + 1, close, items.filter(|item| !item.is_empty()).map(str::to_owned).collect()))
     }
 
-    /// Returns Cargo.toml with a folder added to the members, if it is missing.
+    /// Returns Cargo.toml with a directory added to the members, if it is missing.
     pub(crate) fn with_member(&self, folder: &Path) -> Result<Option<String>> {
         let relative = self.relative(folder);
         let what = || format!("cannot add a member to {}: unsupported form of `members`", self.manifest().display());
@@ -108,7 +108,7 @@ fn is_matched(member: &str, path: &str) -> bool {
     member.len() == path.len() && member.iter().zip(&path).all(part)
 }
 
-/// Returns the absolute path of a folder that may not exist yet.
+/// Returns the absolute path of a directory that may not exist yet.
 pub(crate) fn absolute(folder: &Path) -> Result<PathBuf> {
     std::path::absolute(folder).context(format!("cannot find {}", folder.display()))
 }

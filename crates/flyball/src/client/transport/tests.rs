@@ -248,7 +248,7 @@ async fn proxy_error_hides_the_password() {
     for (proxy, expected) in [
         (
             format!("http://user:secret@{address}"),
-            format!("cluster.test through the proxy {address}: tunnel error: proxy auth"),
+            format!("cluster.test:443 through the proxy {address} of the kubeconfig's proxy-url: it answered 407"),
         ),
         (format!("socks5://user:secret@{address}"), "the kubeconfig's proxy-url: invalid proxy \"socks5://".to_owned()),
     ] {

@@ -11,7 +11,7 @@ fn key(name: impl ToString) -> ObjectKey {
 
 impl State {
     fn add_key(&mut self, key: &ObjectKey, priority: Priority, now: Instant) {
-        self.add(self.salt.hashed(key), priority, now);
+        self.add(self.salt.hashed(key), priority, Cause::Start, now);
     }
 }
 
@@ -391,4 +391,32 @@ proptest! {
         }
         prop_assert_eq!((queue.keys.size().0, queue.namespaces.size().0), (0, 0), "no state is left");
     }
+}
+
+#[test]
+fn causes_are_those_since_the_last_run() {
+    let (mut queue, now) = (queue(), Instant::now());
+    let causes = |item: &Item| item.causes.iter().cloned().collect::<Vec<_>>();
+    queue.add_key(&key("a"), Priority::Fresh, now);
+    let item = queue.next(now).unwrap();
+    assert_eq!(causes(&item), [Cause::Start]);
+    queue.add(queue.salt.hashed(&key("a")), Priority::Fresh, Cause::Relist, now);
+    assert_eq!(
+        queue.details(&key("a")).map(|(place, _, again, _)| (place, again)),
+        Some((KeyState::Running(now), true))
+    );
+    queue.done(item.ticket, NextStep::After(Duration::from_secs(9)), false, now);
+    let item = queue.next(now).unwrap();
+    assert_eq!(causes(&item), [Cause::Relist]);
+    queue.done(item.ticket, NextStep::Retry, false, now);
+    let Some((KeyState::Backoff(until), 1, false, _)) = queue.details(&key("a")) else { panic!("no backoff") };
+    let item = queue.next(until).unwrap_or_else(|| {
+        queue.wake(until);
+        queue.next(until).unwrap()
+    });
+    assert_eq!((causes(&item), item.failures), (vec![Cause::Backoff], 1));
+    queue.done(item.ticket, NextStep::After(Duration::from_secs(9)), false, until);
+    let due = until + Duration::from_secs(9);
+    assert_eq!(queue.places().collect::<Vec<_>>(), [(&key("a"), KeyState::Delayed(due))]);
+    assert_eq!(causes(&queue.next(due).unwrap()), [Cause::RequeueAfter]);
 }

@@ -5,7 +5,7 @@ use crate::error::{Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_line};
 use clap::Args;
-use flyball_cluster::SIMULATED;
+use flyball_cluster::SIMULATED_NODE_ANNOTATION;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -63,7 +63,7 @@ fn row(node: &Node, pods: Option<usize>) -> Value {
     json!({
         "name": node.name_any(),
         "ready": is_ready(node),
-        "simulated": node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1),
+        "simulated": node.annotations().get(SIMULATED_NODE_ANNOTATION.0).is_some_and(|value| value == SIMULATED_NODE_ANNOTATION.1),
         "cpu": amount("cpu"),
         "memory": amount("memory"),
         "pods": pods.unwrap_or(0),

@@ -4,7 +4,7 @@ use super::{ClusterNameArgs, with_client};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::print_line;
 use clap::Args;
-use flyball_cluster::SIMULATED;
+use flyball_cluster::SIMULATED_NODE_ANNOTATION;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
@@ -34,8 +34,11 @@ pub(super) fn cmd_remove(args: &RemoveArgs) -> Result<()> {
         let mut names = args.nodes.clone();
         if args.all {
             let all = api.list(&ListParams::default()).await.context("cannot list the nodes")?;
-            let is_simulated =
-                |node: &&Node| node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1);
+            let is_simulated = |node: &&Node| {
+                node.annotations()
+                    .get(SIMULATED_NODE_ANNOTATION.0)
+                    .is_some_and(|value| value == SIMULATED_NODE_ANNOTATION.1)
+            };
             names = all.iter().filter(is_simulated).map(ResourceExt::name_any).collect();
         }
         for name in &names {

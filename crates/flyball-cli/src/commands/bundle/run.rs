@@ -1,0 +1,320 @@
+//! `flyball bundle run`: installs a bundle on a cluster, without an image of a catalog.
+//!
+//! The bundle goes to a ConfigMap with a file-based catalog, which a CatalogSource reads. Later bundles of the same
+//! package are added to it, so that the lifecycle manager upgrades as from any other catalog.
+
+use super::{findings, read_bundle, validate};
+use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
+use crate::commands::deploy::parse_wait;
+use crate::error::{Error, Result, ResultExt};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, print_line};
+use clap::{Args, ValueEnum};
+use flyball_lifecycle::api::{ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorGroup, Subscription};
+use flyball_lifecycle::content::{Blobs, BundleBlob, ChannelBlob, ChannelEntry, Content, PackageBlob};
+use flyball_lifecycle::manifests::BundleFolder;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Key of the catalog in the ConfigMap.
+const KEY: &str = "catalog.json";
+/// Maximum size of the catalog, in bytes: that of a ConfigMap, without its metadata.
+const MAX_BYTES: usize = (1 << 20) - (64 << 10);
+/// Annotation of a CSV with the versions that it upgrades.
+const SKIP_RANGE: &str = "olm.skipRange";
+
+/// Install a bundle on a cluster with Flyball's lifecycle manager, without an image of a catalog
+///
+/// Creates a CatalogSource with the bundle, and a Subscription; an OperatorGroup if the namespace has none. A bundle of
+/// a higher version is an upgrade. Waits until the operator runs. The images of the operator must be available.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball bundle run operators/site-operator/1.0.0 -n sites
+  flyball bundle run operators/site-operator/1.1.0 -n sites     upgrades it
+  flyball bundle run operators/site-operator/1.0.0 -n sites --install-mode all
+
+It is removed like other operators: flyball olm uninstall, or by deleting its Subscription and ClusterServiceVersion.")]
+pub(super) struct RunArgs {
+    /// Folder with manifests and metadata
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Watched namespaces, for a namespace without OperatorGroup; defaults to all if the bundle supports it
+    #[arg(long, value_enum, value_name = "MODE")]
+    install_mode: Option<Mode>,
+    /// Timeout for the operator to run
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_wait)]
+    timeout: Duration,
+    /// Print only errors
+    #[arg(short, long, conflicts_with = "output")]
+    quiet: bool,
+    /// Output format
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// The namespaces that an operator watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// All namespaces
+    All,
+    /// The namespace of the operator
+    Own,
+}
+
+/// Result of the command.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    package: String,
+    namespace: String,
+    /// The bundle that was installed before; empty if there was none.
+    replaced: String,
+    installed: String,
+    subscription: String,
+    catalog_source: String,
+}
+
+pub(super) fn cmd_run(args: &RunArgs) -> Result<()> {
+    let (_, bundle) = read_bundle(&args.folder)?;
+    block_on(async {
+        let found = validate::all_findings(&bundle).await?;
+        if let Some(error) = findings::failure(&found, bundle.manifests.name(), false) {
+            findings::print(&found);
+            return Err(error);
+        }
+        let connection = args.connection.connect().await?;
+        check_manager(&connection).await?;
+        let installation = Installation { bundle: &bundle, connection: &connection };
+        let replaced = installation.installed().await?;
+        for object in installation.objects(args.install_mode).await? {
+            connection.apply(&object).await?;
+        }
+        installation.until_succeeded(args.timeout).await?;
+        report(args, &installation, replaced)
+    })
+}
+
+/// Checks that the kinds of the manager are served.
+async fn check_manager(connection: &Connection) -> Result<()> {
+    let name = "subscriptions.operators.coreos.com";
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+    });
+    match connection.find(&definition).await? {
+        Some(_) => Ok(()),
+        None => Err(Error::new("the cluster has no lifecycle manager").hint("install it: flyball olm install")),
+    }
+}
+
+fn report(args: &RunArgs, installation: &Installation<'_>, replaced: String) -> Result<()> {
+    let report = Report {
+        package: installation.package().to_owned(),
+        namespace: installation.connection.namespace.clone(),
+        replaced,
+        installed: installation.bundle.manifests.name().to_owned(),
+        subscription: installation.package().to_owned(),
+        catalog_source: installation.catalog(),
+    };
+    if let Some(output) = args.output {
+        return output.print(&report);
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    let from = if report.replaced.is_empty() || report.replaced == report.installed {
+        String::new()
+    } else {
+        format!(", it replaced {}", report.replaced)
+    };
+    let running = paint(Style::Good, "runs");
+    print_line(&format!("{} {running} in namespace {}{from}", report.installed, report.namespace));
+    print_line(&format!("  {:<14} {}", "subscription", report.subscription));
+    print_line(&format!("  {:<14} {}", "catalogsource", report.catalog_source));
+    print_line(&format!("  {:<14} flyball olm why {} -n {}", "try", report.subscription, report.namespace));
+    Ok(())
+}
+
+/// A bundle on its way to a cluster.
+struct Installation<'i> {
+    bundle: &'i BundleFolder,
+    connection: &'i Connection,
+}
+
+impl Installation<'_> {
+    fn package(&self) -> &str {
+        &self.bundle.annotations.package
+    }
+
+    /// Returns the name of the ConfigMap and of the CatalogSource.
+    fn catalog(&self) -> String {
+        format!("{}-bundles", self.package())
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.connection.client.clone(), &self.connection.namespace)
+    }
+
+    /// Returns the name of the CSV that the Subscription has installed.
+    async fn installed(&self) -> Result<String> {
+        let found = self.api::<Subscription>().get_opt(self.package()).await;
+        let found = found.context(format!("cannot read Subscription {}", self.package()))?;
+        Ok(found.map(|found| found.status.installed_csv).unwrap_or_default())
+    }
+
+    /// Returns the objects to apply, in order.
+    async fn objects(&self, mode: Option<Mode>) -> Result<Vec<Value>> {
+        let mut objects = Vec::new();
+        objects.extend(self.group(mode).await?);
+        let catalog = self.content().await?;
+        let bundles: Vec<&str> = catalog.bundles.iter().map(|bundle| bundle.name.as_str()).collect();
+        let bundles = format!("bundles {}", bundles.join(", "));
+        let channel = catalog.channels.first().map(|channel| channel.name.clone()).unwrap_or_default();
+        let text = text_of(&catalog)?;
+        let (name, namespace) = (self.catalog(), &self.connection.namespace);
+        let metadata = |name: &str| json!({"name": name, "namespace": namespace});
+        let version = "operators.coreos.com/v1alpha1";
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(&name), "data": {KEY: text},
+        }));
+        objects.push(json!({
+            "apiVersion": version, "kind": "CatalogSource", "metadata": metadata(&name),
+            // A new description makes the manager read the ConfigMap again.
+            "spec": {"sourceType": "internal", "configMap": name, "description": bundles},
+        }));
+        objects.push(json!({
+            "apiVersion": version, "kind": "Subscription", "metadata": metadata(self.package()),
+            "spec": {"name": self.package(), "channel": channel, "source": name, "sourceNamespace": namespace},
+        }));
+        Ok(objects)
+    }
+
+    /// Returns an OperatorGroup; `None` if the namespace has one.
+    async fn group(&self, mode: Option<Mode>) -> Result<Option<Value>> {
+        let found = self.api::<OperatorGroup>().list(&ListParams::default()).await;
+        let found = found.context("cannot list OperatorGroups")?.items;
+        let (namespace, name) = (&self.connection.namespace, self.package());
+        if let Some(other) = found.iter().find(|group| group.name_any() != name) {
+            return match mode {
+                None => Ok(None),
+                Some(_) => Err(Error::usage(format!("OperatorGroup {namespace}/{} exists", other.name_any()))
+                    .hint("omit --install-mode, or delete the OperatorGroup")),
+            };
+        }
+        let modes = self.bundle.manifests.csv()["spec"]["installModes"].as_array();
+        let supports = |name: &str| {
+            let is_it = |mode: &&Value| mode["type"] == name && mode["supported"] == true;
+            modes.into_iter().flatten().any(|mode| is_it(&mode))
+        };
+        let default = if supports("AllNamespaces") { Mode::All } else { Mode::Own };
+        let spec = match mode.unwrap_or(default) {
+            Mode::All => json!({}),
+            Mode::Own => json!({"targetNamespaces": [namespace]}),
+        };
+        // Without --install-mode, the one of an earlier run remains.
+        if !found.is_empty() && mode.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(json!({
+            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+        })))
+    }
+
+    /// Returns the catalog: the bundles of earlier runs, and this one as the newest.
+    async fn content(&self) -> Result<Blobs> {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": self.catalog(), "namespace": self.connection.namespace},
+        });
+        let mut blobs = Blobs::default();
+        if let Some(text) = self.connection.find(&map).await?.as_ref().and_then(|map| map["data"][KEY].as_str()) {
+            blobs.add(KEY, text.as_bytes()).context(format!("ConfigMap {} is no catalog", self.catalog()))?;
+        }
+        let blobs = with_bundle(blobs, self.bundle)?;
+        let content = Content::new(blobs.clone());
+        match content.problems().iter().next() {
+            Some(problem) => Err(Error::new(format!("the bundle fits no catalog: {problem}"))),
+            None => Ok(blobs),
+        }
+    }
+
+    async fn until_succeeded(&self, timeout: Duration) -> Result<()> {
+        let name = self.bundle.manifests.name();
+        let csvs = self.api::<ClusterServiceVersion>();
+        let reached = poll_until(timeout, POLL_INTERVAL, async || {
+            let found = csvs.get_opt(name).await.context(format!("cannot read ClusterServiceVersion {name}"))?;
+            Ok(match found {
+                Some(csv) if csv.status.phase == Phase::Succeeded => Ok(()),
+                Some(csv) => Err(format!("it is {:?}: {}", csv.status.phase, csv.status.message)),
+                None => Err("it does not exist".to_owned()),
+            })
+        });
+        reached.await?.map_err(|state| {
+            let (package, namespace) = (self.package(), &self.connection.namespace);
+            Error::new(format!("{name} does not run after {} s: {state}", timeout.as_secs()))
+                .hint(format!("find out why: flyball olm why {package} -n {namespace}"))
+        })
+    }
+}
+
+/// Adds a bundle to a catalog, as the newest one of its channels.
+fn with_bundle(mut blobs: Blobs, folder: &BundleFolder) -> Result<Blobs> {
+    let (package, csv) = (folder.annotations.package.clone(), folder.manifests.csv());
+    let bundle = BundleBlob::of_folder(folder, "");
+    if let Some(known) = blobs.bundles.iter().find(|known| known.name == bundle.name) {
+        if *known != bundle {
+            return Err(Error::new(format!("{} was installed with another content", bundle.name))
+                .hint("create a bundle with a higher version: flyball bundle create --bundle-version VERSION"));
+        }
+        return Ok(blobs);
+    }
+    let channel = folder.annotations.default_channel().unwrap_or_default().to_owned();
+    blobs.packages =
+        vec![PackageBlob { name: package.clone(), default_channel: channel.clone(), ..PackageBlob::default() }];
+    if !blobs.channels.iter().any(|known| known.name == channel) {
+        // Versions of another channel can be upgraded, too.
+        let entries = blobs.channels.first().map(|other| other.entries.clone()).unwrap_or_default();
+        blobs.channels = vec![ChannelBlob { name: channel, package, entries, ..ChannelBlob::default() }];
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for known in &mut blobs.channels {
+        let head = known.entries.last().map(|entry| entry.name.clone()).unwrap_or_default();
+        let declared = text(&csv["spec"]["replaces"]);
+        let skips: Vec<String> = csv["spec"]["skips"].as_array().into_iter().flatten().map(text).collect();
+        // A bundle that declares another one upgrades that, and the one of the last run.
+        let replaces = if declared.is_empty() { head.clone() } else { declared };
+        let also = Some(head).filter(|head| !head.is_empty() && *head != replaces && !skips.contains(head));
+        known.entries.push(ChannelEntry {
+            name: bundle.name.clone(),
+            replaces,
+            skips: skips.into_iter().chain(also).collect(),
+            skip_range: text(&csv["metadata"]["annotations"][SKIP_RANGE]),
+        });
+    }
+    blobs.bundles.push(bundle);
+    Ok(blobs)
+}
+
+/// Returns the documents of a catalog, one on each line.
+fn text_of(blobs: &Blobs) -> Result<String> {
+    let mut text = String::new();
+    for document in blobs.documents() {
+        text += &serde_json::to_string(&document).context("cannot write JSON")?;
+        text.push('\n');
+    }
+    if text.len() > MAX_BYTES {
+        return Err(Error::new(format!("the bundles have {} bytes, a ConfigMap at most {MAX_BYTES}", text.len()))
+            .hint("publish the bundle as an image, and list it in a catalog: flyball bundle publish DIR --image REF"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,111 @@
+//! `flyball meter run`: the metering operator in the foreground, with the command line of every operator.
+
+use clap::Args;
+use flyball::Operator;
+use flyball_core::time::parse_unsigned_duration;
+use flyball_metering::store::Retention;
+use flyball_metering::{NAME, Settings};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Run the metering operator against the current context, with the flags of every operator
+///
+/// `flyball meter run manifests` prints its CRDs and roles, `flyball meter run --help` its flags.
+#[derive(Args, Debug)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:
+  flyball meter run --data /var/lib/flyball-metering
+  flyball meter run --data DIR --prometheus http://127.0.0.1:9090
+  flyball meter run manifests"
+)]
+pub(super) struct RunArgs {
+    /// Arguments of the operator
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+/// The metering operator: keeps the history of requests and usage, and runs Reports.
+#[derive(Args, Debug)]
+struct Flags {
+    /// Data directory
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/flyball-metering")]
+    data: PathBuf,
+    /// Namespace whose Reports see the data of all namespaces; others see their own
+    #[arg(long, value_name = "NAMESPACE", default_value = "metering")]
+    metering_namespace: String,
+    /// Label of pods and claims with the name of their tenant; defaults to the namespace
+    #[arg(long, value_name = "LABEL")]
+    tenant_label: Option<String>,
+    /// Custom resources to read, to find their owners, as sites.example.com
+    #[arg(long, value_name = "RESOURCE")]
+    owner_resource: Vec<String>,
+    /// Allowed Prometheus servers; the first is the default
+    #[arg(long, value_name = "URL")]
+    prometheus: Vec<String>,
+    /// Addresses of the metrics of operators, as NAME=http://127.0.0.1:8080; by custom resource if they have a ledger
+    #[arg(long, value_name = "NAME=URL")]
+    operator: Vec<String>,
+    /// Interval of polls of metrics.k8s.io and of operators; 0 disables both
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    poll_interval: Duration,
+    /// Time for late data after the end of a period
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    grace_period: Duration,
+    /// Time for which the history is kept
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = parse_duration)]
+    retention: Duration,
+    /// Address of the endpoint for results, on loopback, as 127.0.0.1:8082
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_loopback)]
+    results_addr: Option<SocketAddr>,
+}
+
+impl Flags {
+    fn into_operator(self) -> Operator {
+        let settings = Settings {
+            namespace: self.metering_namespace,
+            tenant_label: self.tenant_label,
+            owner_resources: self.owner_resource,
+            prometheus: self.prometheus,
+            operators: self.operator,
+            poll_interval: Some(self.poll_interval).filter(|interval| !interval.is_zero()),
+            grace: self.grace_period,
+            retention: Retention { history: self.retention, ..Retention::default() },
+            address: self.results_addr,
+            ..Settings::new(self.data)
+        };
+        flyball_metering::operator(settings)
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    parse_unsigned_duration(text).ok_or_else(|| "must be a duration such as 60s or 2160h".into())
+}
+
+/// Tokens pass the endpoint in clear text, so that it listens on this machine only.
+fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: Option<SocketAddr> = text.parse().ok();
+    address.filter(|address| address.ip().is_loopback()).ok_or_else(|| {
+        "must be an address on loopback, such as 127.0.0.1:8082; reach it by kubectl port-forward".into()
+    })
+}
+
+pub(super) fn cmd_run(args: RunArgs) -> ExitCode {
+    Operator::main_with_from(std::iter::once(NAME.into()).chain(args.args), Flags::into_operator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_served_on_loopback_only() {
+        assert!(parse_loopback("127.0.0.1:8082").is_ok() && parse_loopback("[::1]:1").is_ok());
+        for address in ["0.0.0.0:8082", "10.0.0.1:8082", "8082", ""] {
+            assert!(parse_loopback(address).is_err(), "{address}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `flyball olm approve`.
+
+use super::objects;
+use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::error::{Error, Result};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, print_line};
+use clap::Args;
+use flyball_lifecycle::api::labels::APPROVED;
+use flyball_lifecycle::api::{InstallPlan, InstallPlanPhase, Subscription};
+use kube::ResourceExt;
+use serde::Serialize;
+use serde_json::json;
+
+/// Approve an InstallPlan, selected by its name or by its Subscription
+///
+/// If the plan of a Subscription also installs operators of other Subscriptions, only the operator of this one is
+/// approved, with its dependencies: the lifecycle manager moves it to a plan of its own. --all approves the whole plan.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball olm approve memo -n demo               the plan of Subscription memo
+  flyball olm approve install-x7k2p -n demo
+  flyball olm approve memo -n demo --dry-run     lists the steps")]
+pub(super) struct ApproveArgs {
+    /// InstallPlan or Subscription
+    #[arg(value_name = "PLAN|SUBSCRIPTION")]
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Also approve the operators of other Subscriptions in the same plan
+    #[arg(long)]
+    all: bool,
+    /// List the steps without approving them
+    #[arg(long)]
+    dry_run: bool,
+    /// Print only errors
+    #[arg(short, long, conflicts_with = "output")]
+    quiet: bool,
+    /// Output format
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// An approved plan.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Approval {
+    plan: String,
+    namespace: String,
+    operators: Vec<String>,
+    steps: Vec<StepReport>,
+    approved: bool,
+    /// False if it was approved before, or in a dry run.
+    changed: bool,
+}
+
+#[derive(Serialize)]
+struct StepReport {
+    kind: String,
+    name: String,
+    bundle: String,
+    status: String,
+}
+
+pub(super) fn cmd_approve(args: &ApproveArgs) -> Result<()> {
+    block_on(async {
+        let connection = args.connection.connect().await?;
+        let (plan, alone) = find(&connection, &args.name).await?;
+        let alone = alone.filter(|_| !args.all);
+        let changes = !args.dry_run && !plan.spec.approved;
+        match &alone {
+            Some(own) if changes => {
+                let body = json!({"metadata": {"annotations": {APPROVED: own.status.current_csv}}});
+                objects::patch::<Subscription>(&connection, &own.name_any(), &body).await?;
+            }
+            None if changes => {
+                let body = json!({"metadata": {"uid": plan.uid()}, "spec": {"approved": true}});
+                objects::patch::<InstallPlan>(&connection, &plan.name_any(), &body).await?;
+            }
+            _ => {}
+        }
+        report(args, &connection, &plan, alone.as_ref(), changes)
+    })
+}
+
+/// Finds the plan of this name, or that of the Subscription of this name. Also returns the Subscription if the plan
+/// installs operators of others as well.
+async fn find(connection: &Connection, name: &str) -> Result<(InstallPlan, Option<Subscription>)> {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let plans: Vec<InstallPlan> = objects::list(connection, Some(&connection.namespace)).await?;
+    let named = |name: &str| plans.iter().find(|plan| plan.name_any() == name).cloned();
+    if let Some(plan) = named(name) {
+        return Ok((plan, None));
+    }
+    let subscriptions: Vec<Subscription> = objects::list(connection, Some(&connection.namespace)).await?;
+    let Some(found) = subscriptions.iter().find(|found| found.name_any() == name) else {
+        let known: Vec<String> =
+            subscriptions.iter().map(ResourceExt::name_any).chain(plans.iter().map(ResourceExt::name_any)).collect();
+        return Err(objects::unknown(connection, name, "InstallPlan or Subscription", &known));
+    };
+    let reference = found.status.install_plan_ref.as_ref().and_then(|reference| reference.name.as_deref());
+    let plan = reference.and_then(named).ok_or_else(|| {
+        Error::new(format!("Subscription {}/{name} has no InstallPlan", connection.namespace))
+            .hint(format!("find out why: flyball olm why {name} -n {}", connection.namespace))
+    })?;
+    let is_shared = has_others(&plan, found, &subscriptions);
+    Ok((plan, is_shared.then(|| found.clone())))
+}
+
+/// Returns true if a plan installs operators of other Subscriptions: they would be approved with it.
+fn has_others(plan: &InstallPlan, own: &Subscription, subscriptions: &[Subscription]) -> bool {
+    let name = plan.name_any();
+    subscriptions.iter().filter(|other| other.uid() != own.uid()).any(|other| {
+        let status = &other.status;
+        let refers = status.install_plan_ref.as_ref().is_some_and(|of| of.name.as_deref() == Some(&*name));
+        refers && plan.spec.cluster_service_version_names.contains(&status.current_csv)
+    })
+}
+
+fn report(
+    args: &ApproveArgs,
+    connection: &Connection,
+    plan: &InstallPlan,
+    alone: Option<&Subscription>,
+    changed: bool,
+) -> Result<()> {
+    let step = |step: &flyball_lifecycle::api::Step| StepReport {
+        kind: step.resource.kind.clone(),
+        name: step.resource.name.clone(),
+        bundle: step.resolving.clone(),
+        status: format!("{:?}", step.status),
+    };
+    let approval = Approval {
+        plan: plan.name_any(),
+        namespace: connection.namespace.clone(),
+        operators: match alone {
+            Some(own) => vec![own.status.current_csv.clone()],
+            None => plan.spec.cluster_service_version_names.clone(),
+        },
+        steps: plan.status.plan.iter().map(step).collect(),
+        approved: changed || plan.spec.approved,
+        changed,
+    };
+    if let Some(output) = args.output {
+        return output.print(&approval);
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    let (name, operators) =
+        (format!("InstallPlan {}/{}", approval.namespace, approval.plan), approval.operators.join(", "));
+    let state = match (changed, plan.status.phase) {
+        (true, _) => paint(Style::Good, "approved"),
+        (false, InstallPlanPhase::Complete) => "already complete".to_owned(),
+        (false, _) if plan.spec.approved => "already approved".to_owned(),
+        (false, _) => "not approved (dry run)".to_owned(),
+    };
+    print_line(&format!("{name} {state}: {operators}"));
+    if alone.is_some() && changed {
+        print_line("  it gets a plan of its own; the other operators of this plan still wait");
+    }
+    if args.dry_run {
+        let heading = ["BUNDLE", "KIND", "NAME"].map(str::to_owned).to_vec();
+        let rows = approval.steps.into_iter().map(|step| vec![step.bundle, step.kind, step.name]);
+        columns(std::iter::once(heading).chain(rows).collect()).iter().for_each(|line| print_line(line));
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! `flyball olm rehearse`.
+
+mod catalogs;
+mod comparison;
+mod copy;
+mod stage;
+
+use super::objects::{self, CatalogArgs, ObjectArgs};
+use crate::cluster::connection::block_on;
+use crate::commands::deploy::parse_wait;
+use crate::error::{Error, Result};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, print_line};
+use clap::Args;
+use comparison::{Changes, InvalidResource};
+use copy::CopiedObjects;
+use kube::ResourceExt;
+use serde::Serialize;
+use stage::{Outcome, Stage};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Run the next upgrade of a Subscription on a copy of the cluster, and print its changes and failures
+///
+/// Copies the objects of the namespace, its CRDs and custom resources to a control plane in this process, with
+/// simulated nodes, and runs the lifecycle manager there. Nothing is changed in the cluster. Then every custom
+/// resource is validated by the new CRDs. Pods run no code, and webhooks are not called. Exits with 1 if the upgrade
+/// fails or a custom resource becomes invalid.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball olm rehearse memo -n demo
+  flyball olm rehearse memo -n demo --channel candidate
+  flyball olm rehearse memo -n demo --to memo.v1.0.0      a rollback
+  flyball olm rehearse memo -n demo -o json")]
+pub(super) struct RehearseArgs {
+    /// Subscription
+    subscription: String,
+    /// ClusterServiceVersion to install instead of the next one
+    #[arg(long, value_name = "CSV")]
+    to: Option<String>,
+    /// Channel to change to
+    #[arg(long, conflicts_with = "to")]
+    channel: Option<String>,
+    #[command(flatten)]
+    objects: ObjectArgs,
+    #[command(flatten)]
+    catalogs: CatalogArgs,
+    /// Timeout of the upgrade on the copy
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_wait)]
+    timeout: Duration,
+    /// Print only errors
+    #[arg(short, long, conflicts_with = "output")]
+    quiet: bool,
+    /// Output format
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// Result of a rehearsal.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rehearsal {
+    subscription: String,
+    namespace: String,
+    from: String,
+    outcome: Outcome,
+    changes: Changes,
+    /// Custom resources that the new CRDs reject.
+    invalid: Vec<InvalidResource>,
+    /// Number of custom resources that were validated.
+    validated: usize,
+    /// Objects that could not be copied.
+    skipped: Vec<String>,
+    succeeded: bool,
+}
+
+pub(super) fn cmd_rehearse(args: &RehearseArgs) -> Result<ExitCode> {
+    block_on(async {
+        let connection = args.objects.connection.connect().await?;
+        let subscription = objects::subscription(&connection, &args.subscription).await?;
+        let snapshot = objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
+        check_catalog(args, &snapshot, &subscription)?;
+        let copied = CopiedObjects::read(&connection, &snapshot).await?;
+        let stage = Stage::start(&copied, &snapshot, args.catalogs.client(), &args.objects.global_namespace).await?;
+        let before = stage.objects().await?;
+        let change = stage::Change { target: args.to.as_deref(), channel: args.channel.as_deref() };
+        let outcome = stage.upgrade(&subscription, &change, args.timeout).await?;
+        let after = stage.objects().await?;
+        let (invalid, validated) = comparison::invalid_resources(&stage, &after).await?;
+        let rehearsal = Rehearsal {
+            namespace: connection.namespace.clone(),
+            from: subscription.status.installed_csv.clone(),
+            succeeded: outcome.succeeded && invalid.is_empty(),
+            subscription: subscription.name_any(),
+            changes: Changes::between(&before, &after),
+            skipped: stage.skipped.clone(),
+            outcome,
+            invalid,
+            validated,
+        };
+        match args.output {
+            Some(output) => output.print(&rehearsal)?,
+            None if args.quiet && rehearsal.succeeded => {}
+            None => print(&rehearsal),
+        }
+        Ok(ExitCode::from(u8::from(!rehearsal.succeeded)))
+    })
+}
+
+/// Refuses a rehearsal without the content of the catalog.
+fn check_catalog(
+    args: &RehearseArgs,
+    snapshot: &flyball_lifecycle::diagnosis::Snapshot,
+    subscription: &flyball_lifecycle::api::Subscription,
+) -> Result<()> {
+    let (name, namespace) = (&subscription.spec.source, &subscription.spec.source_namespace);
+    let found = snapshot
+        .catalogs
+        .iter()
+        .find(|(source, _)| source.name_any() == *name && source.namespace().as_ref() == Some(namespace));
+    match found {
+        Some((_, Ok(_))) => Ok(()),
+        Some((_, Err(error))) => Err(Error::new(format!("CatalogSource {namespace}/{name}: {error}"))
+            .hint(format!("pass its content: --catalog {name}=REF"))),
+        None => Err(Error::new(format!("CatalogSource {namespace}/{name} does not exist"))
+            .hint(format!("find out why: flyball olm why {} -n {}", args.subscription, snapshot.namespace))),
+    }
+}
+
+fn print(rehearsal: &Rehearsal) {
+    let Rehearsal { subscription, namespace, from, outcome, changes, invalid, validated, skipped, .. } = rehearsal;
+    let state = match (rehearsal.succeeded, outcome.succeeded) {
+        (true, _) => paint(Style::Good, "works"),
+        (false, true) => paint(Style::Bad, "breaks custom resources"),
+        (false, false) => paint(Style::Bad, "fails"),
+    };
+    let from = if from.is_empty() { String::new() } else { format!(" from {from}") };
+    let to = if outcome.to.is_empty() { String::new() } else { format!(" to {}", outcome.to) };
+    print_line(&format!("Subscription {namespace}/{subscription}: the upgrade{from}{to} {state}"));
+    if !outcome.message.is_empty() {
+        print_line(&format!("  {}", outcome.message));
+    }
+    let rows = |sign: &str, keys: &[String]| -> Vec<Vec<String>> {
+        keys.iter().map(|key| vec![format!("  {sign}"), key.clone()]).collect()
+    };
+    let mut lines = [rows("+", &changes.created), rows("-", &changes.removed)].concat();
+    lines.extend(
+        changes
+            .changed
+            .iter()
+            .map(|change| vec!["  ~".to_owned(), format!("{}: {}", change.object, change.fields.join(", "))]),
+    );
+    if !lines.is_empty() {
+        print_line("changes:");
+        columns(lines).iter().for_each(|line| print_line(line));
+    }
+    for (word, permissions) in [("new permissions:", &changes.granted), ("revoked permissions:", &changes.revoked)] {
+        if !permissions.is_empty() {
+            print_line(word);
+            permissions.iter().for_each(|permission| print_line(&format!("  {permission}")));
+        }
+    }
+    if !invalid.is_empty() {
+        print_line(&paint(Style::Bad, "custom resources that become invalid:"));
+        invalid.iter().for_each(|of| print_line(&format!("  {}: {}", of.object, of.why)));
+    }
+    print_line(&format!("{validated} custom resources were validated"));
+    for text in skipped {
+        print_line(&paint(Style::Faint, &format!("not copied: {text}")));
+    }
+}

@@ -1,0 +1,221 @@
+//! Differences that an upgrade makes, and custom resources that it breaks.
+
+use super::stage::Stage;
+use crate::error::Result;
+use http::Method;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Limit of the fields of an object that are listed.
+const MAX_FIELDS: usize = 8;
+/// Depth to which differences are followed.
+const MAX_DEPTH: usize = 12;
+/// Fields that change without a change of meaning.
+const IGNORED: [&str; 7] = [
+    "metadata.resourceVersion",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.uid",
+    "metadata.ownerReferences",
+    "metadata.creationTimestamp",
+    "status",
+];
+
+/// Differences between two states of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Changes {
+    pub(super) created: Vec<String>,
+    pub(super) removed: Vec<String>,
+    pub(super) changed: Vec<ChangedObject>,
+    /// Permissions that operators gain.
+    pub(super) granted: Vec<String>,
+    /// Permissions that operators lose.
+    pub(super) revoked: Vec<String>,
+}
+
+/// An object with different fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChangedObject {
+    pub(super) object: String,
+    pub(super) fields: Vec<String>,
+}
+
+/// A custom resource that a CRD rejects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct InvalidResource {
+    pub(super) object: String,
+    pub(super) why: String,
+}
+
+impl Changes {
+    pub(super) fn between(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Self {
+        let missing = |one: &BTreeMap<String, Value>, other: &BTreeMap<String, Value>| -> Vec<String> {
+            one.keys().filter(|key| !other.contains_key(*key)).cloned().collect()
+        };
+        let changed = after.iter().filter_map(|(key, new)| {
+            let mut fields = Vec::new();
+            compare(before.get(key)?, new, "", 0, &mut fields);
+            let more = fields.len().saturating_sub(MAX_FIELDS);
+            fields.truncate(MAX_FIELDS);
+            fields.extend((more > 0).then(|| format!("and {more} more")));
+            (!fields.is_empty()).then(|| ChangedObject { object: key.clone(), fields })
+        });
+        let (old, new) = (permissions(before), permissions(after));
+        Self {
+            created: missing(after, before),
+            removed: missing(before, after),
+            changed: changed.collect(),
+            granted: new.difference(&old).cloned().collect(),
+            revoked: old.difference(&new).cloned().collect(),
+        }
+    }
+}
+
+/// Collects the paths of different fields.
+fn compare(old: &Value, new: &Value, path: &str, depth: usize, fields: &mut Vec<String>) {
+    if old == new || IGNORED.contains(&path) {
+        return;
+    }
+    let empty = Map::new();
+    match (old, new) {
+        (Value::Object(_) | Value::Null, Value::Object(_)) | (Value::Object(_), Value::Null) if depth < MAX_DEPTH => {
+            let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for name in names {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                compare(
+                    old.get(name).unwrap_or(&Value::Null),
+                    new.get(name).unwrap_or(&Value::Null),
+                    &path,
+                    depth + 1,
+                    fields,
+                );
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() && depth < MAX_DEPTH => {
+            for (index, (old, new)) in old.iter().zip(new).enumerate() {
+                compare(old, new, &format!("{path}[{index}]"), depth + 1, fields);
+            }
+        }
+        _ => fields.push(path.to_owned()),
+    }
+}
+
+/// Returns the permissions of roles that the lifecycle manager created: one text for each verb on a resource.
+fn permissions(objects: &BTreeMap<String, Value>) -> BTreeSet<String> {
+    let mut permissions = BTreeSet::new();
+    let is_role = |key: &String| key.starts_with("Role ") || key.starts_with("ClusterRole ");
+    for object in objects.iter().filter(|(key, _)| is_role(key)).map(|(_, object)| object) {
+        if object["metadata"]["labels"]["olm.owner.kind"] != "ClusterServiceVersion" {
+            continue;
+        }
+        let place = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("in namespace {namespace}"),
+            None => "in the cluster".to_owned(),
+        };
+        let list = |value: &Value| -> Vec<String> {
+            value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            for (resource, group) in list(&rule["resources"])
+                .iter()
+                .flat_map(|resource| list(&rule["apiGroups"]).into_iter().map(move |group| (resource.clone(), group)))
+            {
+                let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+                let verbs = list(&rule["verbs"]);
+                permissions.extend(verbs.iter().map(|verb| format!("{verb} {resource}{group} {place}")));
+            }
+        }
+    }
+    permissions
+}
+
+/// Returns the custom resources that the CRDs reject now, and the number of those that were validated. Each one is
+/// replaced by itself in a dry run.
+pub(super) async fn invalid_resources(
+    stage: &Stage,
+    objects: &BTreeMap<String, Value>,
+) -> Result<(Vec<InvalidResource>, usize)> {
+    let (mut invalid, mut validated) = (Vec::new(), 0);
+    for definition in objects.values().filter(|object| object["kind"] == "CustomResourceDefinition") {
+        let spec = &definition["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (group, plural, kind) =
+            (text(&spec["group"]), text(&spec["names"]["plural"]), text(&spec["names"]["kind"]));
+        if group == flyball_lifecycle::api::GROUP {
+            continue;
+        }
+        let versions = spec["versions"].as_array().into_iter().flatten();
+        let served: Vec<String> =
+            versions.filter(|version| version["served"] == true).map(|version| text(&version["name"])).collect();
+        let resources = objects.iter().filter(|(key, object)| {
+            key.starts_with(&format!("{kind} ")) && text(&object["apiVersion"]).starts_with(&format!("{group}/"))
+        });
+        for (key, object) in resources {
+            validated += 1;
+            let namespace = object["metadata"]["namespace"].as_str();
+            let place = namespace.map(|name| format!("/namespaces/{name}")).unwrap_or_default();
+            for version in &served {
+                let path = format!("/apis/{group}/{version}{place}/{plural}/{}", text(&object["metadata"]["name"]));
+                if let Some(why) = rejection(stage, &path).await {
+                    let object = format!("{key} ({group}/{version})");
+                    invalid.push(InvalidResource { object, why });
+                }
+            }
+        }
+    }
+    Ok((invalid, validated))
+}
+
+/// Returns the reason why an object can no longer be written as it is.
+async fn rejection(stage: &Stage, path: &str) -> Option<String> {
+    let sent = match stage.send(Method::GET, path, "application/json", &Value::Null).await {
+        Ok(object) => {
+            stage
+                .send(Method::PUT, &format!("{path}?dryRun=All&fieldValidation=Strict"), "application/json", &object)
+                .await
+        }
+        Err(error) => Err(error),
+    };
+    match sent {
+        // A webhook was not reached: its server does not run here.
+        Err(kube::Error::Api(status)) if status.code == 500 => None,
+        Err(kube::Error::Api(status)) => Some(status.message),
+        Err(error) => Some(error.to_string()),
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn objects(list: Vec<(&str, Value)>) -> BTreeMap<String, Value> {
+        list.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    #[test]
+    fn fields_and_permissions_are_compared() {
+        let role = |verbs: Value| {
+            json!({"metadata": {"namespace": "demo", "labels": {"olm.owner.kind": "ClusterServiceVersion"}},
+                "rules": [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": verbs}]})
+        };
+        let deployment =
+            |image: &str| json!({"metadata": {"resourceVersion": image}, "spec": {"containers": [{"image": image}]}});
+        let before = objects(vec![("Role demo/old", role(json!(["get"]))), ("Deployment demo/memo", deployment("v1"))]);
+        let after = objects(vec![
+            ("Role demo/new", role(json!(["get", "delete"]))),
+            ("Deployment demo/memo", deployment("v2")),
+        ]);
+        let changes = Changes::between(&before, &after);
+        assert_eq!((changes.created, changes.removed), (vec!["Role demo/new".into()], vec!["Role demo/old".into()]));
+        assert_eq!(changes.changed[0].fields, ["spec.containers[0].image"]);
+        assert_eq!(changes.granted, ["delete deployments.apps in namespace demo"]);
+        assert_eq!(changes.revoked, [""; 0]);
+    }
+}

@@ -1,0 +1,328 @@
+//! The copy of a cluster on which an upgrade is rehearsed.
+
+use super::catalogs::LoadedCatalogs;
+use super::copy::CopiedObjects;
+use crate::cluster::kinds::{Kind, Kinds};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
+use crate::error::{Error, Result, ResultExt};
+use crate::render::progress::Progress;
+use flyball_cluster::{Cluster, Controllers, Nodes, Options};
+use flyball_lifecycle::api::labels::ROLLBACK;
+use flyball_lifecycle::api::{
+    ClusterServiceVersion, ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase, Subscription, crds,
+};
+use flyball_lifecycle::diagnosis::Snapshot;
+use flyball_lifecycle::source::Sources;
+use flyball_lifecycle::{Settings, operator};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Kinds that controllers write continuously, and that are irrelevant to an upgrade.
+const IGNORED: [&str; 11] = [
+    "Event",
+    "Lease",
+    "Pod",
+    "ReplicaSet",
+    "Node",
+    "Endpoints",
+    "EndpointSlice",
+    "ControllerRevision",
+    "CSINode",
+    "InstallPlan",
+    "Operator",
+];
+/// Fields of metadata that belong to the cluster.
+const OWN_METADATA: [&str; 8] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "deletionTimestamp",
+];
+/// Timeout of a CRD to be served.
+const SERVED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A control plane with copies of objects, and the lifecycle manager.
+pub(super) struct Stage {
+    pub(super) client: Client,
+    namespace: String,
+    /// Objects that could not be copied.
+    pub(super) skipped: Vec<String>,
+    manager: Settings,
+}
+
+/// The rehearsed change; the next upgrade if it has no fields.
+pub(super) struct Change<'c> {
+    pub(super) target: Option<&'c str>,
+    pub(super) channel: Option<&'c str>,
+}
+
+/// The end of an upgrade.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Outcome {
+    /// The ClusterServiceVersion.
+    pub(super) to: String,
+    pub(super) succeeded: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) message: String,
+}
+
+impl Stage {
+    /// Starts a control plane, and creates the objects.
+    pub(super) async fn start(
+        copied: &CopiedObjects,
+        snapshot: &Snapshot,
+        sources: Sources,
+        global: &str,
+    ) -> Result<Self> {
+        let cluster = Cluster::new(Options::system().context("cannot start a control plane")?);
+        let client = cluster.admin();
+        let mut settings = Settings::new(Arc::new(LoadedCatalogs::new(snapshot, sources)));
+        global.clone_into(&mut settings.global_namespace);
+        let namespace = snapshot.namespace.clone();
+        let mut stage = Self { client: client.clone(), namespace, skipped: Vec::new(), manager: settings };
+        Nodes::new("node", 1).add_to(&client).await.context("cannot add a node")?;
+        // Ends with this process: a command rehearses one upgrade.
+        tokio::spawn(async move { cluster.run(&Controllers::all()).await });
+        stage.create_all(copied).await?;
+        Ok(stage)
+    }
+
+    async fn create_all(&mut self, copied: &CopiedObjects) -> Result<()> {
+        let mut definitions: Vec<Value> = Vec::new();
+        for crd in crds() {
+            let mut definition = serde_json::to_value(crd).context("a CRD is not JSON")?;
+            definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
+            definition["kind"] = "CustomResourceDefinition".into();
+            definitions.push(definition);
+        }
+        let is_definition = |object: &&Value| object["kind"] == "CustomResourceDefinition";
+        definitions.extend(copied.0.iter().filter(is_definition).cloned());
+        let kinds = Kinds::discover(&self.client).await?;
+        for object in &definitions {
+            self.create(&kinds, object).await?;
+        }
+        let kinds = self.served(&definitions).await?;
+        let mut uids = BTreeMap::new();
+        for object in copied.0.iter().filter(|object| !is_definition(object)) {
+            if let Some(uid) = self.create(&kinds, object).await? {
+                uids.insert(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), uid);
+            }
+        }
+        for object in &copied.0 {
+            self.own(&kinds, object, &uids).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the kinds of definitions are served.
+    async fn served(&self, definitions: &[Value]) -> Result<Kinds> {
+        let found = poll_until(SERVED_TIMEOUT, POLL_INTERVAL, async || {
+            let kinds = Kinds::discover(&self.client).await?;
+            let is_served = |definition: &Value| {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let spec = &definition["spec"];
+                kinds.of(&format!("{}/v1", text(&spec["group"])), &text(&spec["names"]["kind"])).is_some()
+            };
+            Ok(if definitions.iter().all(is_served) { Ok(kinds) } else { Err(()) })
+        });
+        found.await?.map_err(|()| Error::new("the CRDs of the cluster are not served on the copy"))
+    }
+
+    /// Creates an object with its status, and returns its UID. An object that is rejected is skipped.
+    async fn create(&mut self, kinds: &Kinds, object: &Value) -> Result<Option<String>> {
+        let Some((kind, namespace, name)) = key(kinds, object) else { return Ok(None) };
+        let mut body = object.clone();
+        if let Some(metadata) = body["metadata"].as_object_mut() {
+            OWN_METADATA.iter().for_each(|field| drop(metadata.remove(*field)));
+        }
+        let path = kind.path(namespace.as_deref(), None);
+        let created = match self.send(Method::POST, &path, "application/json", &body).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let path = kind.path(namespace.as_deref(), Some(&name));
+                self.send(Method::GET, &path, "application/json", &Value::Null)
+                    .await
+                    .context(format!("cannot read {path}"))?
+            }
+            Err(kube::Error::Api(status)) => {
+                self.skipped.push(format!("{} {name}: {}", kind.kind, status.message));
+                return Ok(None);
+            }
+            created => created.context(format!("cannot create {} {name}", kind.kind))?,
+        };
+        let status = match object["kind"].as_str() {
+            // The rest is that of this control plane.
+            Some("CustomResourceDefinition") => json!({"storedVersions": object["status"]["storedVersions"]}),
+            _ => object["status"].clone(),
+        };
+        if status.as_object().is_some_and(|fields| !fields.is_empty() && !fields.values().all(Value::is_null)) {
+            let path = format!("{}/status", kind.path(namespace.as_deref(), Some(&name)));
+            // A kind without a status, or another owner of it, is no problem.
+            let _ = self.send(Method::PATCH, &path, "application/merge-patch+json", &json!({"status": status})).await;
+        }
+        Ok(created["metadata"]["uid"].as_str().map(str::to_owned))
+    }
+
+    /// Sets the owners of an object, which have other UIDs on the copy.
+    async fn own(&self, kinds: &Kinds, object: &Value, uids: &BTreeMap<String, String>) -> Result<()> {
+        let owners = object["metadata"]["ownerReferences"].as_array();
+        let Some((owners, (kind, namespace, name))) = owners.zip(key(kinds, object)) else { return Ok(()) };
+        let renamed = |owner: &Value| {
+            let mut owner = owner.clone();
+            owner["uid"] = uids.get(owner["uid"].as_str()?)?.as_str().into();
+            Some(owner)
+        };
+        let owners: Vec<Value> = owners.iter().filter_map(renamed).collect();
+        let path = kind.path(namespace.as_deref(), Some(&name));
+        let body = json!({"metadata": {"ownerReferences": owners}});
+        match self.send(Method::PATCH, &path, "application/merge-patch+json", &body).await {
+            // It was skipped.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            sent => sent.map(drop).context(format!("cannot change {} {name}", kind.kind)),
+        }
+    }
+
+    /// Sends a request.
+    pub(super) async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> kube::Result<Value> {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, content);
+        self.client.request(request.body(body).map_err(kube::Error::HttpError)?).await
+    }
+
+    /// Returns all objects by their keys, without those that are irrelevant to an upgrade.
+    pub(super) async fn objects(&self) -> Result<BTreeMap<String, Value>> {
+        let kinds = Kinds::discover(&self.client).await?;
+        let mut found = BTreeMap::new();
+        for kind in kinds.all().iter().filter(|kind| kind.can_list && !IGNORED.contains(&kind.kind.as_str())) {
+            for object in kind.list(&self.client, None, "").await? {
+                let metadata = &object["metadata"];
+                let namespace = metadata["namespace"].as_str().map(|name| format!("{name}/")).unwrap_or_default();
+                let name = metadata["name"].as_str().unwrap_or_default();
+                found.insert(format!("{} {namespace}{name}", kind.kind), object);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Runs the manager until the Subscription has another version, or cannot get one.
+    pub(super) async fn upgrade(
+        &self,
+        subscription: &Subscription,
+        change: &Change<'_>,
+        timeout: Duration,
+    ) -> Result<Outcome> {
+        let (client, operator) = (self.client.clone(), operator(&self.manager));
+        let mut running = JoinSet::new();
+        running.spawn(async move {
+            if let Err(error) = operator.run(client, pending()).await {
+                tracing::error!(%error, "the manager exited");
+            }
+        });
+        let name = subscription.name_any();
+        let subscriptions: Api<Subscription> = Api::namespaced(self.client.clone(), &self.namespace);
+        // One upgrade: the plan of the next one waits.
+        let mut body = json!({"spec": {"installPlanApproval": "Manual"}});
+        if let Some(target) = change.target {
+            body["metadata"] = json!({"annotations": {ROLLBACK: target}});
+        }
+        if let Some(channel) = change.channel {
+            body["spec"]["channel"] = channel.into();
+        }
+        let patched = subscriptions.patch(&name, &PatchParams::default(), &Patch::Merge(&body)).await;
+        patched.context(format!("cannot change Subscription {name} on the copy"))?;
+        let before = subscription.status.installed_csv.clone();
+        let mut progress = Progress::new("the upgrade is played");
+        let mut to = change.target.unwrap_or_default().to_owned();
+        // With another channel, a version that is planned already is not the one to rehearse.
+        let planned = subscription.status.current_csv.clone();
+        let is_stale = |csv: &str| csv == before || change.channel.is_some() && csv == planned;
+        let ended = poll_until(timeout, POLL_INTERVAL, async || {
+            let current = subscriptions.get(&name).await.context(format!("cannot read Subscription {name}"))?;
+            if to.is_empty() && !is_stale(&current.status.current_csv) {
+                to.clone_from(&current.status.current_csv);
+            }
+            let (outcome, is_final) = self.observe(&current, &before, &to).await?;
+            progress.show(format!("{to}: {}", outcome.message));
+            Ok(if is_final { Ok(outcome) } else { Err(outcome) })
+        });
+        Ok(match ended.await? {
+            Ok(outcome) => outcome,
+            Err(outcome) => {
+                let message = match outcome.to.is_empty() {
+                    true => "there is no other version to install".to_owned(),
+                    false => format!("not complete after {} s: {}", timeout.as_secs(), outcome.message),
+                };
+                Outcome { message, ..outcome }
+            }
+        })
+    }
+
+    /// Returns the state of the upgrade to a version, and true if it is final.
+    async fn observe(&self, subscription: &Subscription, before: &str, to: &str) -> Result<(Outcome, bool)> {
+        let failed = subscription.status.conditions.iter().find(|condition| {
+            condition.status == "True" && matches!(&*condition.kind, "ResolutionFailed" | "BundleUnpackFailed")
+        });
+        if let Some(condition) = failed.filter(|_| to.is_empty()) {
+            let message = format!("{}: {}", condition.reason, condition.message);
+            return Ok((Outcome { message, ..Outcome::default() }, true));
+        }
+        if to.is_empty() {
+            return Ok((Outcome::default(), false));
+        }
+        let to = to.to_owned();
+        if let Some(refusal) = self.approve(&to).await? {
+            return Ok((Outcome { to, succeeded: false, message: refusal }, true));
+        }
+        let csvs: Api<ClusterServiceVersion> = Api::namespaced(self.client.clone(), &self.namespace);
+        let Some(csv) = csvs.get_opt(&to).await.context(format!("cannot read ClusterServiceVersion {to}"))? else {
+            return Ok((Outcome { to, ..Outcome::default() }, false));
+        };
+        let message = match csv.status.phase {
+            Phase::Succeeded => String::new(),
+            phase => format!("{phase:?}, {}: {}", csv.status.reason, csv.status.message),
+        };
+        let is_replaced =
+            before.is_empty() || csvs.get_opt(before).await.context("cannot read the old version")?.is_none();
+        let succeeded = csv.status.phase == Phase::Succeeded;
+        let is_final = succeeded && is_replaced || csv.status.phase == Phase::Failed;
+        Ok((Outcome { to, succeeded, message }, is_final))
+    }
+
+    /// Approves the InstallPlan of a version; returns the reason why it is refused, if it is.
+    async fn approve(&self, csv: &str) -> Result<Option<String>> {
+        let plans: Api<InstallPlan> = Api::namespaced(self.client.clone(), &self.namespace);
+        let all = plans.list(&ListParams::default()).await.context("cannot list the InstallPlans of the copy")?;
+        let is_its = |plan: &&InstallPlan| plan.spec.cluster_service_version_names.iter().any(|name| name == csv);
+        for plan in all.items.iter().filter(is_its).filter(|plan| plan.status.phase != InstallPlanPhase::Complete) {
+            if plan.status.phase == InstallPlanPhase::RequiresApproval && !plan.spec.approved {
+                let body = json!({"spec": {"approved": true}});
+                let approved = plans.patch(&plan.name_any(), &PatchParams::default(), &Patch::Merge(&body)).await;
+                approved.context("cannot approve the InstallPlan on the copy")?;
+            }
+            if plan.status.phase == InstallPlanPhase::Failed || !plan.status.message.is_empty() {
+                return Ok(Some(plan.status.message.clone()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the kind, the namespace and the name of an object, if the kind is served.
+fn key<'k>(kinds: &'k Kinds, object: &Value) -> Option<(&'k Kind, Option<String>, String)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let kind = kinds.of(object["apiVersion"].as_str()?, object["kind"].as_str()?)?;
+    Some((kind, text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"])?))
+}

@@ -1,0 +1,270 @@
+//! `flyball olm status`.
+
+use super::manager::{self, ManagedCluster, ManagerState};
+use super::objects;
+use crate::cluster::connection::{ContextArgs, block_on};
+use crate::error::Result;
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, print_line};
+use clap::Args;
+use flyball_lifecycle::api::labels::{ROLLBACK, VERSIONS};
+use flyball_lifecycle::api::{
+    CatalogSource, ClusterServiceVersion, ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase,
+    Subscription, SubscriptionCondition,
+};
+use kube::ResourceExt;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Conditions of a Subscription that are problems while they are true.
+const PROBLEMS: [&str; 5] =
+    ["ResolutionFailed", "CatalogSourcesUnhealthy", "InstallPlanFailed", "InstallPlanMissing", "BundleUnpackFailed"];
+
+/// Print the lifecycle manager, its catalogs and operators, and their problems; exits with 1 if there are any
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball olm status
+  flyball olm status -n demo
+  flyball olm status -o json")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    connection: ContextArgs,
+    /// Namespace of the operators; defaults to all
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Namespace of the manager
+    #[arg(long, value_name = "NAMESPACE", default_value = super::NAMESPACE)]
+    manager_namespace: String,
+    /// Print nothing
+    #[arg(short, long, conflicts_with = "output")]
+    quiet: bool,
+    /// Output format
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// The state of everything.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    healthy: bool,
+    manager: ManagerState,
+    catalogs: Vec<CatalogReport>,
+    subscriptions: Vec<SubscriptionReport>,
+    csvs: Vec<CsvReport>,
+    /// InstallPlans that are not complete.
+    plans: Vec<PlanReport>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CatalogReport {
+    namespace: String,
+    name: String,
+    priority: i64,
+    state: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    problem: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SubscriptionReport {
+    namespace: String,
+    name: String,
+    package: String,
+    channel: String,
+    installed: String,
+    state: String,
+    /// The versions that it may install.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pin: String,
+    /// The version that it was rolled back to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    rollback: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    problem: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CsvReport {
+    namespace: String,
+    name: String,
+    version: String,
+    phase: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    problem: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlanReport {
+    namespace: String,
+    name: String,
+    phase: String,
+    operators: Vec<String>,
+    /// The reason why it is not complete.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    /// False for a plan that waits for approval.
+    is_problem: bool,
+}
+
+pub(super) fn cmd_status(args: &StatusArgs) -> Result<ExitCode> {
+    block_on(async {
+        let place = ManagedCluster::connect(&args.connection).await?;
+        let status = read(&place, args).await?;
+        match args.output {
+            Some(output) => output.print(&status)?,
+            None if args.quiet => {}
+            None => print(&status),
+        }
+        Ok(ExitCode::from(u8::from(!status.healthy)))
+    })
+}
+
+async fn read(place: &ManagedCluster, args: &StatusArgs) -> Result<Status> {
+    let manager = manager::state(place, &args.manager_namespace).await?;
+    let (connection, namespace) = (&place.connection, args.namespace.as_deref());
+    // The catalogs of the manager's namespace are those of all.
+    let mut sources: Vec<CatalogSource> = objects::list(connection, namespace).await?;
+    if namespace.is_some_and(|namespace| namespace != args.manager_namespace) {
+        sources.extend(objects::list(connection, Some(&args.manager_namespace)).await?);
+    }
+    let catalogs: Vec<CatalogReport> = sources.iter().map(catalog).collect();
+    let found: Vec<Subscription> = objects::list(connection, namespace).await?;
+    let subscriptions: Vec<SubscriptionReport> = found.iter().map(subscription).collect();
+    let found: Vec<ClusterServiceVersion> = objects::list(connection, namespace).await?;
+    let csvs: Vec<CsvReport> = found.iter().filter(|csv| csv.copied_from().is_none()).map(csv).collect();
+    let found: Vec<InstallPlan> = objects::list(connection, namespace).await?;
+    let unfinished = found.iter().filter(|plan| plan.status.phase != InstallPlanPhase::Complete);
+    let plans: Vec<PlanReport> = unfinished.map(plan).collect();
+    let healthy = manager.ready
+        && catalogs.iter().all(|of| of.problem.is_empty())
+        && subscriptions.iter().all(|of| of.problem.is_empty())
+        && csvs.iter().all(|of| of.problem.is_empty())
+        && !plans.iter().any(|of| of.is_problem);
+    Ok(Status { healthy, manager, catalogs, subscriptions, csvs, plans })
+}
+
+fn catalog(source: &CatalogSource) -> CatalogReport {
+    let state = source.status.connection_state.as_ref().map(|state| state.last_observed_state.clone());
+    let state = state.filter(|state| !state.is_empty()).unwrap_or_else(|| "UNKNOWN".to_owned());
+    let problem = match (&*state, source.status.message.is_empty()) {
+        ("READY", true) => String::new(),
+        (_, false) => source.status.message.clone(),
+        (_, true) => "it is not connected".to_owned(),
+    };
+    CatalogReport {
+        namespace: source.namespace().unwrap_or_default(),
+        name: source.name_any(),
+        priority: source.spec.priority,
+        state,
+        problem,
+    }
+}
+
+fn subscription(subscription: &Subscription) -> SubscriptionReport {
+    let is_problem =
+        |condition: &&SubscriptionCondition| condition.status == "True" && PROBLEMS.contains(&condition.kind.as_str());
+    let conditions = &subscription.status.conditions;
+    // The order of the list is that of severity.
+    let first =
+        PROBLEMS.iter().find_map(|kind| conditions.iter().filter(is_problem).find(|condition| condition.kind == *kind));
+    let none = subscription.status.current_csv.is_empty();
+    let annotation = |name: &str| subscription.annotations().get(name).cloned().unwrap_or_default();
+    let problem = first.map(|condition| format!("{}: {}", condition.kind, condition.message));
+    SubscriptionReport {
+        namespace: subscription.namespace().unwrap_or_default(),
+        name: subscription.name_any(),
+        package: subscription.spec.package.clone(),
+        channel: subscription.spec.channel.clone(),
+        installed: subscription.status.installed_csv.clone(),
+        state: format!("{:?}", subscription.status.state),
+        pin: annotation(VERSIONS),
+        rollback: annotation(ROLLBACK),
+        problem: problem.or_else(|| none.then(|| "nothing was resolved yet".to_owned())).unwrap_or_default(),
+    }
+}
+
+fn csv(csv: &ClusterServiceVersion) -> CsvReport {
+    let status = &csv.status;
+    let problem = match status.phase {
+        Phase::Succeeded | Phase::Replacing | Phase::Deleting => String::new(),
+        _ => format!("{}: {}", status.reason, status.message),
+    };
+    CsvReport {
+        namespace: csv.namespace().unwrap_or_default(),
+        name: csv.name_any(),
+        version: csv.spec.version.clone(),
+        phase: format!("{:?}", status.phase),
+        problem,
+    }
+}
+
+fn plan(plan: &InstallPlan) -> PlanReport {
+    PlanReport {
+        namespace: plan.namespace().unwrap_or_default(),
+        name: plan.name_any(),
+        phase: format!("{:?}", plan.status.phase),
+        operators: plan.spec.cluster_service_version_names.clone(),
+        message: plan.status.message.clone(),
+        is_problem: plan.status.phase == InstallPlanPhase::Failed,
+    }
+}
+
+fn print(status: &Status) {
+    let ManagerState { kind, name, ready, problem } = &status.manager;
+    let state = if *ready { paint(Style::Good, "ready") } else { paint(Style::Bad, problem) };
+    let place = if name.is_empty() { String::new() } else { format!(" ({kind} {name})") };
+    print_line(&format!("lifecycle manager{place}: {state}"));
+    if *kind == "none" {
+        print_line("  remedy: flyball olm install");
+    }
+    let problem = |text: &str| if text.is_empty() { String::new() } else { paint(Style::Bad, text) };
+    table(&["CATALOG", "NAMESPACE", "PRIORITY", "STATE", "PROBLEM"], &status.catalogs, |of| {
+        vec![of.name.clone(), of.namespace.clone(), of.priority.to_string(), of.state.clone(), problem(&of.problem)]
+    });
+    table(
+        &["SUBSCRIPTION", "NAMESPACE", "PACKAGE", "CHANNEL", "INSTALLED", "STATE", "PROBLEM"],
+        &status.subscriptions,
+        |of| {
+            let SubscriptionReport { namespace, name, package, channel, installed, state, .. } = of;
+            let cells = [name, namespace, package, channel, installed, state].map(Clone::clone);
+            cells.into_iter().chain([problem(&of.problem)]).collect()
+        },
+    );
+    table(&["CSV", "NAMESPACE", "VERSION", "PHASE", "PROBLEM"], &status.csvs, |of| {
+        vec![of.name.clone(), of.namespace.clone(), of.version.clone(), of.phase.clone(), problem(&of.problem)]
+    });
+    table(&["INSTALLPLAN", "NAMESPACE", "PHASE", "OPERATORS", "PROBLEM"], &status.plans, |of| {
+        let operators = of.operators.join(", ");
+        vec![of.name.clone(), of.namespace.clone(), of.phase.clone(), operators, problem(&of.message)]
+    });
+    for SubscriptionReport { namespace, name, pin, rollback, .. } in &status.subscriptions {
+        if !pin.is_empty() {
+            print_line(&format!("Subscription {namespace}/{name} installs only versions {pin}"));
+        }
+        if !rollback.is_empty() {
+            print_line(&format!("Subscription {namespace}/{name} stays at {rollback} after a rollback"));
+        }
+    }
+    let waiting = status.plans.iter().filter(|of| of.phase == "RequiresApproval");
+    for PlanReport { namespace, name, .. } in waiting {
+        print_line(&format!("InstallPlan {namespace}/{name} waits: flyball olm approve {name} -n {namespace}"));
+    }
+    for SubscriptionReport { namespace, name, .. } in status.subscriptions.iter().filter(|of| !of.problem.is_empty()) {
+        print_line(&format!("Subscription {namespace}/{name} has a problem: flyball olm why {name} -n {namespace}"));
+    }
+}
+
+/// Prints a table, unless it is empty.
+fn table<T>(heading: &[&str], rows: &[T], cells: impl Fn(&T) -> Vec<String>) {
+    if rows.is_empty() {
+        return;
+    }
+    print_line("");
+    let heading = heading.iter().map(|name| (*name).to_owned()).collect();
+    columns(std::iter::once(heading).chain(rows.iter().map(cells)).collect()).iter().for_each(|line| print_line(line));
+}

@@ -1,0 +1,20 @@
+//! Explanations of the state of objects, and of inaction.
+//!
+//! Sources are the ledgers of operators that can be reached, and what every cluster has: owners, managed fields,
+//! conditions and events. A write that one controller made and a change that caused a reconcile of another one have the
+//! same resource version, which joins the ledgers of several operators.
+//!
+//! [`chain`], [`reasons`] and [`fields`] are functions of what was read; only [`operators`] and [`sources`] send
+//! requests.
+
+mod answer;
+mod chain;
+mod fields;
+mod operators;
+mod page;
+mod reasons;
+mod sources;
+
+pub(crate) use answer::Question;
+pub(crate) use operators::OperatorArgs;
+pub(crate) use sources::{investigate, parse_target};

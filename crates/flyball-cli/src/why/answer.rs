@@ -1,0 +1,206 @@
+//! The answer to a question about an object.
+
+use super::page::Object;
+use crate::render::terminal::{Style, columns, paint};
+use flyball_core::time::{SignedDuration, Timestamp, human_duration};
+use serde::{Serialize, Serializer};
+
+/// A question about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// The cause of the state of the object.
+    Object,
+    /// The cause of the value of a field.
+    Field(String),
+    /// The reasons for inaction.
+    Not,
+}
+
+/// The findings about an object.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Answer {
+    pub(crate) object: Object,
+    /// State in a word or two, such as `Pending`.
+    pub(crate) state: String,
+    #[serde(serialize_with = "write_time", skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<Field>,
+    /// From the last write back to its origin.
+    pub(crate) chain: Vec<Step>,
+    /// Reasons to wait that the object itself reports.
+    pub(crate) waits: Vec<String>,
+    /// Reasons for inaction.
+    pub(crate) reasons: Vec<Reason>,
+    /// Excluded reasons.
+    pub(crate) not_reasons: Vec<String>,
+    pub(crate) sources: Vec<Source>,
+    #[serde(skip)]
+    pub(crate) now: Timestamp,
+}
+
+/// A field and its value.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Field {
+    pub(crate) path: String,
+    /// `null` if the field is absent.
+    pub(crate) value: serde_json::Value,
+    pub(crate) managers: Vec<String>,
+}
+
+/// A step of a chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Step {
+    #[serde(rename = "type")]
+    pub(crate) kind: StepKind,
+    #[serde(serialize_with = "write_time", skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<Timestamp>,
+    pub(crate) text: String,
+    pub(crate) object: Object,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resource_version: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fields: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) operator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reconcile: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) manager: Option<String>,
+    /// The authenticated user, if the control plane keeps it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    /// The source: `ledger`, `writes` (of an embedded control plane), `managedFields` or `owners`.
+    pub(crate) source: &'static str,
+}
+
+/// The sort of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum StepKind {
+    Wrote,
+    Because,
+    By,
+    Owner,
+}
+
+/// A reason why nothing happens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Reason {
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) operator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<String>,
+    #[serde(serialize_with = "write_time", skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<Timestamp>,
+}
+
+/// An operator whose ledger was read, or not.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Source {
+    pub(crate) address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) operator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+fn write_time<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.collect_str(time),
+        None => serializer.serialize_none(),
+    }
+}
+
+impl Answer {
+    /// Formats the answer for a terminal.
+    pub(crate) fn lines(&self, question: &Question) -> Vec<String> {
+        let mut lines = vec![self.headline()];
+        let rows = match question {
+            Question::Object | Question::Field(_) => self.rows(),
+            Question::Not => self.reason_rows(),
+        };
+        lines.extend(columns(rows).into_iter().map(|line| format!("  {line}")));
+        for source in &self.sources {
+            if let Some(error) = &source.error {
+                lines.push(paint(Style::Faint, &format!("  not asked: operator at {}: {error}", source.address)));
+            }
+        }
+        if !self.sources.iter().any(|source| source.operator.is_some()) {
+            let hint = "no operator with a ledger was reached; pass --operator URL for causes of reconciles";
+            lines.push(paint(Style::Faint, &format!("  {hint}")));
+        }
+        lines
+    }
+
+    fn headline(&self) -> String {
+        let name = paint(Style::Strong, &self.object.to_string());
+        if let Some(field) = &self.field {
+            let managers = match field.managers.len() {
+                0 => String::new(),
+                _ => format!(", set by {}", field.managers.join(", ")),
+            };
+            let value = if field.value.is_null() { "absent".to_owned() } else { field.value.to_string() };
+            return format!("{name} {} is {value}{managers}", field.path);
+        }
+        let since = self.since.map(|since| format!(" since {}", self.age(since))).unwrap_or_default();
+        if self.state.is_empty() { name } else { format!("{name} is {}{since}", self.state) }
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows: Vec<Vec<String>> = self.chain.iter().map(|step| self.step(step)).collect();
+        let row = |name: &str, text: &String| vec![paint(Style::Faint, name), String::new(), text.clone()];
+        rows.extend(self.waits.iter().map(|text| row("waits", text)));
+        rows.extend(self.reasons.iter().map(|reason| row("next", &reason.text)));
+        if !self.not_reasons.is_empty() {
+            rows.push(row("not the reason", &self.not_reasons.join(", ")));
+        }
+        rows
+    }
+
+    fn reason_rows(&self) -> Vec<Vec<String>> {
+        let row = |reason: &Reason| {
+            let by = match (&reason.operator, &reason.controller) {
+                (Some(operator), Some(controller)) => format!("controller {controller} of {operator}"),
+                (Some(operator), None) => operator.clone(),
+                _ => String::new(),
+            };
+            vec![paint(Style::Strong, reason.reason), reason.text.clone(), paint(Style::Faint, &by)]
+        };
+        let mut rows: Vec<Vec<String>> = self.reasons.iter().map(row).collect();
+        rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waits"), text.clone()]));
+        if rows.is_empty() {
+            let text = "no reason was found that keeps it from being reconciled".to_owned();
+            rows.push(vec![paint(Style::Strong, "none"), text]);
+        }
+        if !self.not_reasons.is_empty() {
+            rows.push(vec![paint(Style::Faint, "not the reason"), self.not_reasons.join(", ")]);
+        }
+        rows
+    }
+
+    fn step(&self, step: &Step) -> Vec<String> {
+        let name = match step.kind {
+            StepKind::Wrote => "wrote",
+            StepKind::Because => "because",
+            StepKind::By => "by",
+            StepKind::Owner => "owned by",
+        };
+        let ago = step.time.map(|time| format!("{} ago", self.age(time))).unwrap_or_default();
+        let source = paint(Style::Faint, &format!("[{}]", step.source));
+        vec![paint(Style::Faint, name), ago, format!("{} {source}", step.text)]
+    }
+
+    fn age(&self, since: Timestamp) -> String {
+        human_duration(self.now.duration_since(since).max(SignedDuration::ZERO))
+    }
+}

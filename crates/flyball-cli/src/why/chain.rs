@@ -1,0 +1,211 @@
+//! The chain of causes: from the last write of an object back to its origin.
+
+use super::answer::{Step, StepKind};
+use super::fields::{self, Manager, Segment};
+use super::page::{Cause, LoggedWrite, Object, Reconcile, Write, time};
+use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
+
+/// A reconcile, and the operator that ran it.
+pub(super) type Found<'a> = &'a (String, Reconcile);
+
+/// The point of an object's history whose origin is searched.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moment {
+    /// The resource version that the write resulted in.
+    pub(super) version: Option<String>,
+    /// The write was before this time.
+    pub(super) before: Option<Timestamp>,
+}
+
+/// Managed fields have whole seconds, and clocks differ.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+
+/// Finds the write of an object at a moment among reconciles, which are newest first: that of its version, or the
+/// newest one to its fields. Writes of the status and of finalizers explain no spec.
+pub(super) fn write_of<'a>(
+    reconciles: &'a [(String, Reconcile)],
+    object: &Object,
+    moment: &Moment,
+    path: Option<&[Segment]>,
+) -> Option<(Found<'a>, &'a Write)> {
+    let is_of = |write: &Write| write.object.is_same(object) && !matches!(&*write.result, "unchanged" | "unknown");
+    let writes = || {
+        let each = |found: Found<'a>| found.1.writes.iter().rev().map(move |write| (found, write));
+        reconciles.iter().flat_map(each).filter(|(_, write)| is_of(write))
+    };
+    if let Some(version) = &moment.version {
+        return writes().find(|(_, write)| write.after.as_ref() == Some(version));
+    }
+    let is_earlier = |(found, _): &(Found<'_>, &Write)| {
+        let limit = moment.before.map(|before| saturating_add(before, TOLERANCE));
+        limit.is_none_or(|limit| time(&found.1.began).is_none_or(|began| began <= limit))
+    };
+    let explains = |(_, write): &(Found<'_>, &Write)| match path {
+        Some(path) => {
+            write.verb == "create" || write.before.is_none() || write.fields.iter().any(|f| fields::overlaps(f, path))
+        }
+        None => write.subresource.is_empty() && write.verb != "finalizer",
+    };
+    writes().filter(is_earlier).find(explains)
+}
+
+/// Chooses the cause that explains a reconcile best: a change of the reconciled object, then any other change, then
+/// what there is.
+pub(super) fn main_cause(reconcile: &Reconcile) -> Option<&Cause> {
+    let changes = || reconcile.causes.iter().filter(|cause| cause.kind == "change");
+    let own = changes().rfind(|cause| cause.object.is_same(&reconcile.object));
+    own.or_else(|| changes().next_back()).or_else(|| reconcile.causes.first())
+}
+
+/// Describes a write of a controller.
+pub(super) fn wrote((operator, reconcile): Found<'_>, write: &Write) -> Step {
+    let fields = match write.fields.len() {
+        0 => String::new(),
+        _ => format!(" of {}", write.fields.join(", ")),
+    };
+    let part = if write.subresource.is_empty() { String::new() } else { format!(" {}", write.subresource) };
+    let version = write.after.as_ref().map(|after| format!(" (v{after})")).unwrap_or_default();
+    let id = reconcile.id.get(..8).unwrap_or(&reconcile.id);
+    Step {
+        kind: StepKind::Wrote,
+        time: time(&reconcile.began),
+        text: format!(
+            "{} {}{part}{fields}: controller {} of {operator}, reconcile {id} of {}{version}",
+            write.verb, write.object, reconcile.controller, reconcile.object
+        ),
+        object: write.object.clone(),
+        resource_version: write.after.clone(),
+        fields: write.fields.clone(),
+        operator: Some(operator.clone()),
+        controller: Some(reconcile.controller.clone()),
+        reconcile: Some(reconcile.id.clone()),
+        manager: None,
+        user: None,
+        source: "ledger",
+    }
+}
+
+/// Describes the cause of a reconcile.
+pub(super) fn because((operator, reconcile): Found<'_>, cause: &Cause) -> Step {
+    let others = match reconcile.causes.len() {
+        0 | 1 => String::new(),
+        count => format!(", and {} other causes", count - 1),
+    };
+    let text = match &*cause.kind {
+        "change" => match (&cause.before, &cause.after) {
+            (None, Some(after)) => format!("{} appeared (v{after})", cause.object),
+            (Some(before), Some(after)) => format!("{} changed v{before} → v{after}", cause.object),
+            (_, None) => format!("{} was deleted", cause.object),
+        },
+        "start" => "the operator started and read the object for the first time".to_owned(),
+        "relist" => "a list after an interruption may have contained changes".to_owned(),
+        "source" => format!("a {} of the operator triggered it", cause.name),
+        "unmappedChange" => "a mapping function failed, so all objects were reconciled".to_owned(),
+        "requeueAfter" => "the reconcile before asked for another one at this time".to_owned(),
+        "backoff" => "the reconcile before failed and was retried".to_owned(),
+        "memory" => "it waited for the memory budget".to_owned(),
+        other => format!("cause {other:?}"),
+    };
+    let object = if cause.kind == "change" { cause.object.clone() } else { reconcile.object.clone() };
+    Step {
+        kind: StepKind::Because,
+        time: None,
+        text: format!("{text}{others}"),
+        object,
+        resource_version: cause.after.clone(),
+        fields: Vec::new(),
+        operator: Some(operator.clone()),
+        controller: Some(reconcile.controller.clone()),
+        reconcile: Some(reconcile.id.clone()),
+        manager: None,
+        user: None,
+        source: "ledger",
+    }
+}
+
+/// Chooses the manager that wrote an object at a moment, from the last writer to the first.
+pub(super) fn manager_of<'a>(managers: &'a [Manager], moment: &Moment) -> Option<&'a Manager> {
+    let limit = moment.before.map(|before| saturating_add(before, TOLERANCE));
+    let of_spec = || managers.iter().filter(|manager| !is_of_status(&manager.subresource));
+    let earlier = of_spec().find(|manager| limit.is_none_or(|limit| manager.time.is_none_or(|time| time <= limit)));
+    earlier.or_else(|| of_spec().next_back())
+}
+
+/// Returns true for subresources whose writes explain no spec, unlike those of `scale`.
+fn is_of_status(subresource: &str) -> bool {
+    matches!(subresource, "status" | "ephemeralcontainers" | "resize")
+}
+
+/// Describes the manager that wrote an object.
+pub(super) fn by(object: &Object, manager: &Manager) -> Step {
+    let part = if manager.subresource.is_empty() { String::new() } else { format!(", by {}", manager.subresource) };
+    let verb = if manager.operation == "Apply" { "applied" } else { "wrote" };
+    Step {
+        kind: StepKind::By,
+        time: manager.time,
+        text: format!("{} {verb} {object}{part}", manager.name),
+        object: object.clone(),
+        resource_version: None,
+        fields: Vec::new(),
+        operator: None,
+        controller: None,
+        reconcile: None,
+        manager: Some(manager.name.clone()),
+        user: None,
+        source: "managedFields",
+    }
+}
+
+/// Finds the write of a manager among those that the control plane keeps, which are newest first.
+pub(super) fn logged_write<'a>(
+    writes: &'a [LoggedWrite],
+    manager: Option<&Manager>,
+    moment: &Moment,
+) -> Option<&'a LoggedWrite> {
+    if let Some(version) = &moment.version {
+        return writes.iter().find(|write| write.revision == *version);
+    }
+    let manager = manager?;
+    let limit = moment.before.map(|before| saturating_add(before, TOLERANCE));
+    let is_earlier = |write: &&LoggedWrite| limit.is_none_or(|limit| time(&write.time).is_none_or(|at| at <= limit));
+    let is_by = |write: &&LoggedWrite| (&write.manager, &write.subresource) == (&manager.name, &manager.subresource);
+    writes.iter().filter(is_earlier).find(is_by)
+}
+
+/// Describes a write that the control plane keeps.
+pub(super) fn by_user(object: &Object, write: &LoggedWrite) -> Step {
+    let LoggedWrite { revision, user, agent, manager, verb, .. } = write;
+    let program = if agent.is_empty() { String::new() } else { format!(" with {agent}") };
+    Step {
+        kind: StepKind::By,
+        time: time(&write.time),
+        text: format!("{user}{program} ({verb}) as manager {manager} (v{revision}): {object}"),
+        object: object.clone(),
+        resource_version: Some(revision.clone()),
+        fields: Vec::new(),
+        operator: None,
+        controller: None,
+        reconcile: None,
+        manager: Some(manager.clone()),
+        user: Some(user.clone()),
+        source: "writes",
+    }
+}
+
+/// Describes the owner of an object.
+pub(super) fn owned_by(child: &Object, owner: &Object) -> Step {
+    Step {
+        kind: StepKind::Owner,
+        time: None,
+        text: format!("{owner} controls {child}"),
+        object: owner.clone(),
+        resource_version: None,
+        fields: Vec::new(),
+        operator: None,
+        controller: None,
+        reconcile: None,
+        manager: None,
+        user: None,
+        source: "owners",
+    }
+}

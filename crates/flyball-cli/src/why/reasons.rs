@@ -1,0 +1,382 @@
+//! Reasons for inaction: those that operators have, and those that the object itself shows.
+
+use super::answer::Reason;
+use super::operators::Operator;
+use super::page::{ControllerState, Key, Object, ObjectPage, Store, time};
+use flyball_core::time::{SignedDuration, Timestamp, human_duration};
+use serde_json::Value;
+
+/// The annotation that pauses an object for operators built with Flyball.
+const PAUSED: &str = "flyball.dev/paused";
+/// Time after which a cache without any change is mentioned.
+const QUIET: SignedDuration = SignedDuration::from_secs(600);
+
+/// The reasons why nothing happens, and what was examined without being a reason.
+#[derive(Debug, Default)]
+pub(super) struct Reasons {
+    pub(super) found: Vec<Reason>,
+    pub(super) excluded: Vec<String>,
+    now: Timestamp,
+}
+
+impl Reasons {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
+    }
+
+    fn add(&mut self, reason: &'static str, text: String) -> &mut Reason {
+        self.found.push(Reason { reason, text, operator: None, controller: None, until: None });
+        self.found.last_mut().expect("it was just added")
+    }
+
+    fn of(&mut self, operator: &Operator, controller: Option<&str>, reason: &'static str, text: String) -> &mut Reason {
+        let added = self.add(reason, text);
+        added.operator = Some(operator.overview.operator.clone());
+        added.controller = controller.map(str::to_owned);
+        added
+    }
+
+    fn exclude(&mut self, text: &str) {
+        if !self.excluded.iter().any(|known| known == text) {
+            self.excluded.push(text.to_owned());
+        }
+    }
+
+    fn in_time(&self, at: &str) -> String {
+        let Some(at) = time(at) else { return String::new() };
+        format!("in {}", human_duration(at.duration_since(self.now).max(SignedDuration::ZERO)))
+    }
+
+    fn ago(&self, at: &str) -> String {
+        format!("{} ago", self.age(at))
+    }
+
+    fn age(&self, since: &str) -> String {
+        let Some(since) = time(since) else { return "an unknown time".to_owned() };
+        human_duration(self.now.duration_since(since).max(SignedDuration::ZERO))
+    }
+
+    /// Adds what the object itself shows, on any cluster.
+    pub(super) fn of_object(&mut self, object: &Value) {
+        let metadata = &object["metadata"];
+        if metadata["annotations"][PAUSED] == "true" {
+            self.add("paused", format!("the annotation {PAUSED} is true: remove it to continue"));
+        } else {
+            self.exclude("not paused");
+        }
+        if metadata["deletionTimestamp"].is_string() {
+            let finalizers: Vec<&str> =
+                metadata["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let text = match finalizers.is_empty() {
+                true => "it is being deleted, and its grace period is not over".to_owned(),
+                false => format!("it is being deleted, and waits for the finalizers {}", finalizers.join(", ")),
+            };
+            self.add("deleting", text);
+        }
+        if let (Some(generation), Some(observed)) =
+            (metadata["generation"].as_i64(), object["status"]["observedGeneration"].as_i64())
+        {
+            if observed < generation {
+                let text =
+                    format!("its controller has observed generation {observed}, and the spec is at {generation}");
+                self.add("notObserved", text);
+            } else {
+                self.exclude("its controller has observed the newest spec");
+            }
+        }
+    }
+
+    /// Adds what an operator knows.
+    pub(super) fn of_operator(&mut self, operator: &Operator, page: &ObjectPage, target: &Object, live: &Value) {
+        self.leadership(operator, page);
+        for store in &page.stores {
+            self.store(operator, store, target);
+        }
+        let is_other = |store: &&Store| (&store.kind, &store.group) != (&target.kind, &target.group);
+        for store in operator.overview.stores.iter().filter(is_other).filter(|s| s.absent || s.error.is_some()) {
+            self.store(operator, store, target);
+        }
+        if !page.controllers.is_empty() && page.stores.is_empty() && target.namespace.is_some() {
+            let watched = operator.overview.stores.iter().filter(|s| s.kind == target.kind && s.group == target.group);
+            let namespaces: Vec<&str> = watched.filter_map(|store| store.namespace.as_deref()).collect();
+            let text = format!("the operator watches only the namespaces {}", namespaces.join(", "));
+            self.of(operator, None, "notSelected", text);
+        }
+        for controller in &page.controllers {
+            self.controller(operator, controller, live);
+        }
+    }
+
+    fn leadership(&mut self, operator: &Operator, page: &ObjectPage) {
+        let Some(lease) = &operator.overview.lease else { return };
+        if page.leading || lease.leading {
+            return self.exclude(&format!("lease held by {}", lease.holder));
+        }
+        let holder = if lease.holder.is_empty() { "nobody".to_owned() } else { lease.holder.clone() };
+        let error = lease.error.as_ref().map(|error| format!("; the last attempt failed: {}", error.message));
+        let text = format!("this replica does not lead: {holder} does{}", error.unwrap_or_default());
+        self.of(operator, None, "notLeading", text);
+    }
+
+    fn store(&mut self, operator: &Operator, store: &Store, target: &Object) {
+        let kind = if store.resource.is_empty() { &store.kind } else { &store.resource };
+        if store.absent {
+            let text = format!("the kind {kind} is not installed: the operator waits for its CustomResourceDefinition");
+            self.of(operator, None, "crdAbsent", text);
+            return;
+        }
+        if let Some(error) = &store.error {
+            let text = format!("the watch of {kind} has failed for {}: {}", self.age(&error.since), error.message);
+            self.of(operator, None, "watchCutOff", text);
+        } else if !store.synced {
+            self.of(operator, None, "notSynced", format!("the first list of {kind} is not complete"));
+        } else if store.cached {
+            let quiet = store.changed.as_deref().and_then(time).map(|at| self.now.duration_since(at));
+            let age = quiet
+                .filter(|age| *age < QUIET)
+                .map(|age| format!(" {} old", human_duration(age.max(SignedDuration::ZERO))));
+            self.exclude(&format!("cache of {kind}{}", age.unwrap_or_else(|| " has it".to_owned())));
+        } else {
+            let text = match (&store.selection, store.may_be_selected) {
+                (Some(selection), _) => format!("the cache of {kind} selects only {selection}"),
+                (None, Some(false)) => format!("the cache of {kind} does not select {}", target.name),
+                (None, _) => format!("the cache of {kind} does not have it yet"),
+            };
+            let reason = if store.selection.is_some() || store.may_be_selected == Some(false) {
+                "notSelected"
+            } else {
+                "notCached"
+            };
+            self.of(operator, None, reason, text);
+        }
+    }
+
+    fn controller(&mut self, operator: &Operator, controller: &ControllerState, live: &Value) {
+        let name = Some(&*controller.name);
+        for waits in controller.waits_for.iter().filter(|_| !controller.active) {
+            // Leadership and caches that fail were reported with their reason.
+            if !waits.starts_with("leadership") {
+                self.of(operator, name, "inactive", format!("the controller has not started: it waits for {waits}"));
+            }
+        }
+        if controller.paused && live["metadata"]["annotations"][PAUSED] != "true" {
+            let text = "the operator has not observed that the object is no longer paused".to_owned();
+            self.of(operator, name, "paused", text);
+        }
+        match &controller.key {
+            Some(key) => self.key(operator, controller, key),
+            None => self.exclude("queue empty, no backoff"),
+        }
+        self.filtered(operator, controller, live);
+        self.last(operator, controller, live);
+    }
+
+    fn key(&mut self, operator: &Operator, controller: &ControllerState, key: &Key) {
+        let (name, until) = (Some(&*controller.name), key.until.as_deref().unwrap_or_default());
+        let since = key.since.as_deref().map(|since| self.age(since)).unwrap_or_default();
+        let failures = key.failures;
+        let (reason, text) = match &*key.state {
+            "held" => {
+                let writes: Vec<String> = key.writes.iter().map(|write| write.object.to_string()).collect();
+                let what = if writes.is_empty() { "its own writes".to_owned() } else { writes.join(", ") };
+                ("barrier", format!("it is held until the cache shows {what}, at most until {until}"))
+            }
+            "backoff" => {
+                ("backoff", format!("it failed {failures} times in a row, and is retried {}", self.in_time(until)))
+            }
+            "throttled" => {
+                ("throttled", format!("it failed {failures} times, and waits for the rate limit of retries"))
+            }
+            "running" => ("running", format!("its reconcile has been running for {since}")),
+            "ready" => ("ready", format!("it has been ready for {since}, and waits for a worker")),
+            "delayed" => ("delayed", format!("its reconcile asked for the next one {}", self.in_time(until))),
+            _ => return,
+        };
+        let until = time(until);
+        self.of(operator, name, reason, text).until = until;
+    }
+
+    fn filtered(&mut self, operator: &Operator, controller: &ControllerState, live: &Value) {
+        let version = live["metadata"]["resourceVersion"].as_str();
+        let reconciled = controller.last.as_ref().and_then(|last| last.resource_version.as_deref());
+        let Some(newest) = controller.filtered.first() else { return self.exclude("no change was filtered out") };
+        let is_newest = newest.after.as_deref() == version && reconciled != version;
+        if is_newest {
+            let after = newest.after.as_deref().unwrap_or("its deletion");
+            let text = format!(
+                "its last change (v{after}, {}) did not pass the filters of the controller",
+                self.ago(&newest.at)
+            );
+            self.of(operator, Some(&controller.name), "filtered", text);
+        } else {
+            self.exclude("its last change passed the filters");
+        }
+    }
+
+    fn last(&mut self, operator: &Operator, controller: &ControllerState, live: &Value) {
+        let name = Some(&*controller.name);
+        let Some(last) = &controller.last else {
+            if controller.cached {
+                self.of(operator, name, "neverReconciled", "no reconcile of it is recorded".to_owned());
+            }
+            return;
+        };
+        let ago = self.ago(&last.began);
+        let error = last.error.as_deref().unwrap_or("unknown");
+        let id = last.id.get(..8).unwrap_or(&last.id);
+        let problem = match &*last.outcome {
+            "wait" => Some(("waits", format!("it waits for a change: {error} ({ago})"))),
+            "terminal" => {
+                Some(("terminal", format!("it failed {ago}, and is not retried until the object changes: {error}")))
+            }
+            "error" | "panic" | "deadline" => Some(("error", format!("its last reconcile failed {ago}: {error}"))),
+            "memory" => Some(("memory", "it waits for the memory budget".to_owned())),
+            _ => None,
+        };
+        if let Some((reason, text)) = problem {
+            self.of(operator, name, reason, text);
+        }
+        match &*last.outcome {
+            "success" | "requeue" | "requeue_after" => {
+                let is_current = last.resource_version.as_deref() == live["metadata"]["resourceVersion"].as_str();
+                let writes = last.writes.iter().filter(|write| write.result != "unchanged").count();
+                let what = match writes {
+                    0 => "made no change".to_owned(),
+                    1 => "made 1 write".to_owned(),
+                    _ => format!("made {writes} writes"),
+                };
+                let read = if is_current { "the newest version" } else { "an older version" };
+                let text = format!("its last reconcile ({id}, {ago}) read {read} and {what}");
+                let reason = if is_current { "upToDate" } else { "reconciled" };
+                self.of(operator, name, reason, text);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns what an object reports about its own waiting: conditions that are not met, and the newest warning.
+pub(super) fn waits(object: &Value, events: &[Value]) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut waits = Vec::new();
+    for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
+        let (kind, status) = (text(&condition["type"]), text(&condition["status"]));
+        // These conditions are good if they are true.
+        let is_unmet = status == "False"
+            && matches!(
+                &*kind,
+                "Ready"
+                    | "Available"
+                    | "Progressing"
+                    | "PodScheduled"
+                    | "ContainersReady"
+                    | "Initialized"
+                    | "CleanedUp"
+            );
+        let is_trouble = status == "True" && matches!(&*kind, "Degraded" | "Failed" | "ReplicaFailure" | "Stalled");
+        if is_unmet || is_trouble {
+            let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
+            let detail = [reason, message].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
+            waits.push(format!("condition {kind} is {status}{}{detail}", if detail.is_empty() { "" } else { ": " }));
+        }
+    }
+    let uid = &object["metadata"]["uid"];
+    let of_object = events.iter().filter(|event| event["involvedObject"]["uid"] == *uid && event["type"] == "Warning");
+    let at = |event: &&Value| {
+        ["lastTimestamp", "eventTime", "firstTimestamp"].iter().find_map(|name| time(event[*name].as_str()?))
+    };
+    if let Some(event) = of_object.max_by_key(at) {
+        let message = text(&event["message"]);
+        waits.push(format!("event {}: {}", text(&event["reason"]), message.lines().next().unwrap_or_default()));
+    }
+    waits.dedup();
+    waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Returns the reasons of an operator with these pages, and the texts.
+    fn reasons(overview: Value, page: Value, live: &Value) -> Vec<(&'static str, String)> {
+        let operator = Operator::with_overview(serde_json::from_value(overview).expect("an overview"));
+        let page: ObjectPage = serde_json::from_value(page).expect("a page");
+        let mut reasons = Reasons::new("2026-01-01T00:01:00Z".parse().expect("a time"));
+        reasons.of_object(live);
+        reasons.of_operator(&operator, &page, &Object::of(live), live);
+        reasons.found.into_iter().map(|reason| (reason.reason, reason.text)).collect()
+    }
+
+    fn live() -> Value {
+        json!({"apiVersion": "example.com/v1", "kind": "Site",
+            "metadata": {"name": "a", "namespace": "ns", "resourceVersion": "7", "generation": 2}})
+    }
+
+    fn page(store: Value, key: Value, more: Value) -> Value {
+        let mut site =
+            json!({"group": "example.com", "kind": "Site", "resource": "sites", "synced": true, "cached": true});
+        let mut controller = json!({"name": "site", "active": true, "cached": true, "key": key});
+        for (to, from) in [(&mut site, store), (&mut controller, more)] {
+            let (to, from) = (to.as_object_mut().expect("an object"), from);
+            to.extend(from.as_object().cloned().unwrap_or_default());
+        }
+        json!({"leading": true, "controllers": [controller], "stores": [site]})
+    }
+
+    #[test]
+    fn each_reason_is_found() {
+        let none = || json!({});
+        let find = |overview: Value, page: Value| reasons(overview, page, &live());
+        let check = |found: Vec<(&'static str, String)>, reason: &str, part: &str| {
+            let matches = found.iter().any(|(known, text)| *known == reason && text.contains(part));
+            assert!(matches, "no {reason} with {part:?} in {found:?}");
+        };
+        let held = json!({"state": "held", "until": "2026-01-01T00:01:09Z", "writes": [{"kind": "Pod", "name": "p"}]});
+        check(find(none(), page(none(), held, none())), "barrier", "pod/p");
+        let failed = json!({"state": "backoff", "until": "2026-01-01T00:01:30Z", "failures": 3});
+        check(
+            find(none(), page(none(), failed, none())),
+            "backoff",
+            "it failed 3 times in a row, and is retried in 30s",
+        );
+        let absent = json!({"absent": true, "cached": false});
+        check(find(none(), page(absent, Value::Null, none())), "crdAbsent", "sites is not installed");
+        let cut = json!({"error": {"message": "connection refused", "since": "2026-01-01T00:00:30Z"}});
+        check(find(none(), page(cut, Value::Null, none())), "watchCutOff", "for 30s: connection refused");
+        let other = json!({"stores": [{"kind": "Pod", "resource": "pods", "error": {"message": "403", "since": ""}}]});
+        check(find(other, page(none(), Value::Null, none())), "watchCutOff", "pods");
+        let unselected = json!({"cached": false, "selection": "app=x"});
+        check(find(none(), page(unselected, Value::Null, none())), "notSelected", "app=x");
+        let elsewhere = json!({"leading": false, "controllers": [{"name": "site"}]});
+        let stores =
+            json!({"lease": {"holder": "b"}, "stores": [{"group": "example.com", "kind": "Site", "namespace": "x"}]});
+        let found = find(stores, elsewhere);
+        check(found.clone(), "notLeading", "b does");
+        check(found, "notSelected", "only the namespaces x");
+        let last =
+            json!({"id": "0123456789", "resourceVersion": "6", "outcome": "success", "began": "2026-01-01T00:00:00Z"});
+        let filtered = json!({"filtered": [{"after": "7", "at": "2026-01-01T00:00:50Z"}], "last": last});
+        check(find(none(), page(none(), Value::Null, filtered)), "filtered", "v7, 10s ago");
+        let paused = json!({"metadata": {"annotations": {PAUSED: "true"}}});
+        assert_eq!(reasons(none(), none(), &paused)[0].0, "paused");
+        let waits =
+            json!({"last": {"outcome": "wait", "error": "there is no secret", "began": "2026-01-01T00:00:50Z"}});
+        check(find(none(), page(none(), Value::Null, waits)), "waits", "there is no secret (10s ago)");
+    }
+
+    #[test]
+    fn unmet_conditions_and_the_newest_warning_are_shown() {
+        let pod = json!({"metadata": {"uid": "u"}, "status": {"conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no nodes"},
+            {"type": "Initialized", "status": "True"},
+        ]}});
+        let event = |uid: &str, text: &str, second: u32| {
+            json!({"type": "Warning", "reason": "Failed", "message": text, "involvedObject": {"uid": uid},
+                "lastTimestamp": format!("2026-01-01T00:00:0{second}Z")})
+        };
+        let events = [event("u", "old", 1), event("u", "new\nline", 2), event("other", "x", 3)];
+        let expected = ["condition PodScheduled is False: Unschedulable: no nodes", "event Failed: new"];
+        assert_eq!(waits(&pod, &events), expected);
+    }
+}

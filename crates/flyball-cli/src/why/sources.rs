@@ -1,0 +1,294 @@
+//! The investigation: reads the object, its owners and the ledgers, and builds the answer.
+
+use super::answer::{Answer, Field, Question, Source};
+use super::chain::{self, Moment};
+use super::fields::{self, Segment};
+use super::operators::{OperatorArgs, Operators};
+use super::page::{LoggedWrite, Object, Reconcile, WriteLog, time};
+use super::reasons::{Reasons, waits};
+use crate::cluster::kinds::{Kind, Kinds};
+use crate::error::{Error, Result, ResultExt};
+use flyball_core::Clock;
+use flyball_core::time::{Timestamp, parse_rfc3339};
+use http::Request;
+use kube::Client;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Limit of the steps of a chain.
+const MAX_STEPS: usize = 32;
+
+/// The findings while a chain is followed.
+struct Investigation<'a> {
+    client: &'a Client,
+    kinds: &'a Kinds,
+    operators: Operators,
+    answer: Answer,
+    visited: BTreeSet<(Object, Option<String>)>,
+}
+
+/// Answers a question about an object.
+///
+/// # Errors
+///
+/// If the object cannot be read, or the path of a field is invalid.
+pub(crate) async fn investigate(
+    client: &Client,
+    kinds: &Kinds,
+    (kind, namespace, name): (&Kind, &str, &str),
+    args: &OperatorArgs,
+    question: &Question,
+) -> Result<Answer> {
+    let path = match question {
+        Question::Field(path) => Some(fields::parse(path)?),
+        Question::Object | Question::Not => None,
+    };
+    let live = get(client, &kind.path(kind.namespaced.then_some(namespace), Some(name))).await;
+    let live = live.context(format!("cannot read {} {name}", kind.kind))?;
+    let operators = Operators::find(client, args).await?;
+    let (now, object) = (Clock::system().now(), Object::of(&live));
+    let (state, since) = state(&live);
+    let sources: Vec<Source> = operators.sources.clone();
+    let (chain, waits, reasons, not_reasons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let field = None;
+    let answer = Answer { object, state, since, field, chain, waits, reasons, not_reasons, sources, now };
+    let mut investigation = Investigation { client, kinds, operators, answer, visited: BTreeSet::new() };
+    match question {
+        Question::Not => investigation.explain_inaction(&live).await,
+        Question::Object => {
+            investigation.follow(live.clone(), Moment::default(), None).await;
+            investigation.explain_state(&live).await;
+        }
+        Question::Field(text) => {
+            let path = path.unwrap_or_default();
+            investigation.answer.field = Some(field_of(&live, text, &path));
+            investigation.follow(live, Moment::default(), Some(&path)).await;
+        }
+    }
+    Ok(investigation.answer)
+}
+
+async fn get(client: &Client, path: &str) -> kube::Result<Value> {
+    let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+fn field_of(live: &Value, text: &str, path: &[Segment]) -> Field {
+    let value = match fields::is_confidential(live, path) {
+        true => Value::from("(confidential)"),
+        false => fields::value(live, path).clone(),
+    };
+    let managers = fields::managers(live, Some(path)).into_iter().map(|manager| manager.name);
+    Field { path: text.to_owned(), value, managers: managers.collect() }
+}
+
+/// Returns the state of an object in a word or two, and since when it has it.
+fn state(live: &Value) -> (String, Option<Timestamp>) {
+    let at = |value: &Value| value.as_str().and_then(parse_rfc3339);
+    let created = at(&live["metadata"]["creationTimestamp"]);
+    if live["metadata"]["deletionTimestamp"].is_string() {
+        return ("being deleted".to_owned(), at(&live["metadata"]["deletionTimestamp"]));
+    }
+    if let Some(phase) = live["status"]["phase"].as_str() {
+        let started = at(&live["status"]["startTime"]).filter(|_| phase == "Running");
+        return (phase.to_owned(), started.or(created));
+    }
+    let conditions = live["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let decisive = conditions.iter().find(|condition| condition["type"] == "Ready" || condition["type"] == "Available");
+    match decisive {
+        Some(condition) => {
+            let name = condition["type"].as_str().unwrap_or_default().to_lowercase();
+            let state = if condition["status"] == "True" { name } else { format!("not {name}") };
+            (state, at(&condition["lastTransitionTime"]))
+        }
+        None => (String::new(), created),
+    }
+}
+
+impl Investigation<'_> {
+    /// Follows the chain of causes from a moment of an object.
+    async fn follow(&mut self, mut live: Value, mut moment: Moment, path: Option<&[Segment]>) {
+        let mut path = path;
+        while self.answer.chain.len() < MAX_STEPS {
+            let object = Object::of(&live);
+            if !self.visited.insert((object.clone(), moment.version.clone())) {
+                return;
+            }
+            let reconciles = self.operators.reconciles(&object).await;
+            let next = match chain::write_of(&reconciles, &object, &moment, path) {
+                Some((found, write)) => {
+                    self.answer.chain.push(chain::wrote(found, write));
+                    self.cause(found).await
+                }
+                None => self.without_ledger(&live, &object, &moment, path).await,
+            };
+            let Some((next, at)) = next else { return };
+            (live, moment, path) = (next, at, None);
+        }
+    }
+
+    /// Adds the cause of a reconcile, and returns the object to continue with.
+    async fn cause(&mut self, found: &(String, Reconcile)) -> Option<(Value, Moment)> {
+        let reconcile = &found.1;
+        let cause = chain::main_cause(reconcile)?;
+        self.answer.chain.push(chain::because(found, cause));
+        let before = time(&reconcile.began);
+        if cause.kind == "change" {
+            let live = self.read(&cause.object).await?;
+            return Some((live, Moment { version: cause.after.clone(), before }));
+        }
+        // A retry or a timer continues an earlier reconcile of the same object, whose spec is the origin.
+        let live = self.read(&reconcile.object).await?;
+        Some((live, Moment { version: None, before }))
+    }
+
+    /// Adds the manager of an object, and returns its owner unless the manager acts for no owner.
+    async fn without_ledger(
+        &mut self,
+        live: &Value,
+        object: &Object,
+        moment: &Moment,
+        path: Option<&[Segment]>,
+    ) -> Option<(Value, Moment)> {
+        let managers = fields::managers(live, path);
+        let manager = match path {
+            Some(_) => managers.first(),
+            None => chain::manager_of(&managers, moment),
+        };
+        let writes = self.logged_writes(object).await;
+        let step = match chain::logged_write(&writes, manager, moment) {
+            Some(write) => Some(chain::by_user(object, write)),
+            None => manager.map(|manager| chain::by(object, manager)),
+        };
+        let at = step.as_ref().and_then(|step| step.time);
+        self.answer.chain.extend(step);
+        let owners = live["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let owner = owners.iter().find(|owner| owner["controller"] == true).or_else(|| owners.first())?;
+        // A person who edits a child acts for no owner.
+        if manager.is_some_and(|manager| manager.name.starts_with("kubectl")) {
+            return None;
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let api_version = text(&owner["apiVersion"]);
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+        let owner = Object {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: text(&owner["kind"]),
+            namespace: object.namespace.clone(),
+            name: text(&owner["name"]),
+        };
+        self.answer.chain.push(chain::owned_by(object, &owner));
+        let live = self.read(&owner).await?;
+        Some((live, Moment { version: None, before: at.or(moment.before) }))
+    }
+
+    /// Returns the writes of an object with their users, newest first. Embedded control planes keep them, for
+    /// administrators.
+    async fn logged_writes(&self, object: &Object) -> Vec<LoggedWrite> {
+        let Some(kind) = self.kinds.of(&object.api_version(), &object.kind) else { return Vec::new() };
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("group", &object.group).append_pair("resource", &kind.plural);
+        query
+            .append_pair("name", &object.name)
+            .append_pair("namespace", object.namespace.as_deref().unwrap_or_default());
+        let page = get(self.client, &format!("/debug/flyball/writes?{}", query.finish())).await.unwrap_or_default();
+        serde_json::from_value::<WriteLog>(page).unwrap_or_default().writes
+    }
+
+    /// Reads an object; one that was deleted, or may not be read, ends the chain.
+    async fn read(&self, object: &Object) -> Option<Value> {
+        let kind = self.kinds.of(&object.api_version(), &object.kind)?;
+        let path = kind.path(object.namespace.as_deref(), Some(&object.name));
+        let mut live = get(self.client, &path).await.ok()?;
+        kind.set_type(&mut live);
+        Some(live)
+    }
+
+    /// Adds what an object waits for, and when it is reconciled next.
+    async fn explain_state(&mut self, live: &Value) {
+        let events = self.events(live).await;
+        self.answer.waits = waits(live, &events);
+        let mut reasons = Reasons::new(self.answer.now);
+        let target = self.answer.object.clone();
+        let states = self.operators.states(&target).await;
+        for (operator, page) in states.iter().filter(|(_, page)| !page.controllers.is_empty()) {
+            reasons.of_operator(operator, page, &target, live);
+        }
+        self.answer.reasons = reasons.found;
+        self.answer.not_reasons = reasons.excluded;
+    }
+
+    /// Adds the reasons why nothing happens.
+    async fn explain_inaction(&mut self, live: &Value) {
+        let events = self.events(live).await;
+        self.answer.waits = waits(live, &events);
+        let mut reasons = Reasons::new(self.answer.now);
+        reasons.of_object(live);
+        let target = self.answer.object.clone();
+        let states = self.operators.states(&target).await;
+        let is_reconciled = states.iter().any(|(_, page)| !page.controllers.is_empty());
+        for (operator, page) in states.iter().filter(|(_, page)| !page.controllers.is_empty()) {
+            reasons.of_operator(operator, page, &target, live);
+        }
+        if !is_reconciled && !self.operators.reached.is_empty() {
+            let names: Vec<&str> = self.operators.reached.iter().map(|o| o.overview.operator.as_str()).collect();
+            reasons.excluded.push(format!("{} do not reconcile this kind", names.join(", ")));
+        }
+        self.answer.reasons = reasons.found;
+        self.answer.not_reasons = reasons.excluded;
+    }
+
+    /// Reads the events about an object. Without permission there are none.
+    async fn events(&self, live: &Value) -> Vec<Value> {
+        let uid = live["metadata"]["uid"].as_str().unwrap_or_default();
+        let namespace = live["metadata"]["namespace"].as_str().unwrap_or("default");
+        let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid%3D{uid}");
+        let mut list = get(self.client, &path).await.unwrap_or_default();
+        match list["items"].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Parses `KIND/NAME`, or `KIND` and `NAME`, and an optional field.
+///
+/// # Errors
+///
+/// If the words do not name an object.
+pub(crate) fn parse_target(words: &[String]) -> Result<(String, String, Option<String>)> {
+    let wrong = || {
+        Error::usage(format!("{:?} does not name an object", words.join(" ")))
+            .hint("use kind/name, such as deployment/web, and for a field its path: deployment/web spec.replicas")
+    };
+    let (kind, name, rest) = match words {
+        [object, rest @ ..] if object.contains('/') => {
+            let (kind, name) = object.split_once('/').ok_or_else(wrong)?;
+            (kind, name, rest)
+        }
+        [kind, name, rest @ ..] => (kind.as_str(), name.as_str(), rest),
+        _ => return Err(wrong()),
+    };
+    if kind.is_empty() || name.is_empty() || name.contains('/') || rest.len() > 1 {
+        return Err(wrong());
+    }
+    Ok((kind.to_owned(), name.to_owned(), rest.first().cloned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_and_fields_are_parsed() {
+        let parse = |words: &[&str]| parse_target(&words.iter().map(ToString::to_string).collect::<Vec<_>>()).ok();
+        let target = |field: Option<&str>| Some(("pod".to_owned(), "a".to_owned(), field.map(str::to_owned)));
+        assert_eq!((parse(&["pod/a"]), parse(&["pod", "a"])), (target(None), target(None)));
+        assert_eq!(parse(&["pod/a", "spec.nodeName"]), target(Some("spec.nodeName")));
+        assert_eq!(parse(&["pod", "a", "spec.nodeName"]), target(Some("spec.nodeName")));
+        for bad in [&["pod"][..], &["/a"], &["pod/"], &["a/b/c"], &["pod", "a", "b", "c"]] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! One reconcile in a ledger.
+
+use super::{ChangedFields, Flap};
+use crate::cache::StoreId;
+use crate::kind::Kind;
+use crate::queue::{Causes, Effect};
+use flyball_core::ObjectKey;
+use flyball_core::time::Timestamp;
+use std::time::Duration;
+
+/// Limit of the bytes of an error message.
+pub(crate) const MAX_ERROR_BYTES: usize = 1024;
+/// Limit of reads that are kept for a reconcile.
+pub(crate) const MAX_READS: usize = 16;
+/// Limit of writes that are kept for a reconcile.
+pub(crate) const MAX_WRITES: usize = 32;
+
+/// A reconcile that ended.
+#[derive(Debug)]
+pub(crate) struct ReconcileRecord {
+    pub(crate) id: u64,
+    pub(crate) key: ObjectKey,
+    /// Resource version of the object as it was read; 0 if it did not exist.
+    pub(crate) version: u64,
+    pub(crate) generation: i64,
+    /// True if the object was read from the API server, since the cache had not caught up.
+    pub(crate) from_server: bool,
+    pub(crate) began: Timestamp,
+    pub(crate) waited: Duration,
+    pub(crate) took: Duration,
+    pub(crate) causes: Causes,
+    pub(crate) accesses: Accesses,
+    pub(crate) outcome: Outcome,
+    pub(crate) error: Option<Box<str>>,
+    /// Failures in a row, including this one.
+    pub(crate) failures: u32,
+    pub(crate) next: Next,
+}
+
+/// The outcome of a reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Success,
+    Requeue,
+    RequeueAfter,
+    /// It waits for a change.
+    Wait,
+    Error,
+    /// It failed, and is not retried until the object changes.
+    Terminal,
+    Panic,
+    Deadline,
+    Paused,
+    /// The object is being deleted, and nothing is left to do.
+    Ignored,
+    /// The object does not exist.
+    Gone,
+    /// It waits for the memory budget.
+    Memory,
+}
+
+/// The next step for the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing until a change.
+    Change,
+    RequeueAfter(Duration),
+    Backoff,
+}
+
+/// The reads and writes of a reconcile.
+#[derive(Debug, Default)]
+pub(crate) struct Accesses {
+    pub(crate) reads: Vec<Read>,
+    pub(crate) reads_omitted: u32,
+    pub(crate) writes: Vec<WriteRecord>,
+    pub(crate) writes_omitted: u32,
+    /// Applies that were not sent, since they would change nothing.
+    pub(crate) skipped: u32,
+    pub(crate) flaps: Vec<Flap>,
+}
+
+/// The kind of an object that was read.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Store(StoreId),
+    /// A kind without a cache.
+    Kind(Kind),
+}
+
+/// A read.
+#[derive(Clone, Debug)]
+pub(crate) enum Read {
+    /// An object; the version is 0 if it did not exist.
+    Object(Target, ObjectKey, u64),
+    /// The objects of a namespace, or of all, with their number.
+    List(Target, Option<Box<str>>, usize),
+}
+
+/// The verb of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Create,
+    Apply,
+    Update,
+    Delete,
+    /// A change of the finalizers, or of an annotation of the runtime.
+    Finalizer,
+    /// A write through the author's own client.
+    Client,
+}
+
+/// A write.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteRecord {
+    pub(crate) store: StoreId,
+    pub(crate) object: ObjectKey,
+    pub(crate) verb: Verb,
+    pub(crate) subresource: &'static str,
+    /// The version in the cache before, 0 if it had none.
+    pub(crate) before: u64,
+    pub(crate) effect: Effect,
+    pub(crate) fields: ChangedFields,
+}
+
+/// A change that filters of a controller dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct FilteredChange {
+    pub(crate) store: StoreId,
+    pub(crate) object: ObjectKey,
+    pub(crate) before: u64,
+    /// 0 if it was deleted.
+    pub(crate) after: u64,
+    pub(crate) at: Timestamp,
+}
+
+impl Outcome {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Requeue => "requeue",
+            Self::RequeueAfter => "requeue_after",
+            Self::Wait => "wait",
+            Self::Error => "error",
+            Self::Terminal => "terminal",
+            Self::Panic => "panic",
+            Self::Deadline => "deadline",
+            Self::Paused => "paused",
+            Self::Ignored => "ignored",
+            Self::Gone => "gone",
+            Self::Memory => "memory",
+        }
+    }
+
+    fn is_failure(self) -> bool {
+        matches!(self, Self::Error | Self::Terminal | Self::Panic | Self::Deadline | Self::Wait)
+    }
+}
+
+impl Verb {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Apply => "apply",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Finalizer => "finalizer",
+            Self::Client => "client",
+        }
+    }
+}
+
+impl Accesses {
+    /// Adds a read, unless there are too many.
+    pub(crate) fn read(&mut self, read: impl FnOnce() -> Read) {
+        if self.reads.len() < MAX_READS {
+            self.reads.push(read());
+        } else {
+            self.reads_omitted = self.reads_omitted.saturating_add(1);
+        }
+    }
+
+    /// Adds a write, unless there are too many.
+    pub(crate) fn write(&mut self, write: impl FnOnce() -> WriteRecord) {
+        if self.writes.len() < MAX_WRITES {
+            self.writes.push(write());
+        } else {
+            self.writes_omitted = self.writes_omitted.saturating_add(1);
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let read = |read: &Read| match read {
+            Read::Object(_, key, _) => key.as_str().len(),
+            Read::List(_, namespace, _) => namespace.as_ref().map_or(0, |namespace| namespace.len()),
+        };
+        let uid = |effect: &Effect| match effect {
+            Effect::Deleted(uid) => uid.len(),
+            Effect::Version(_) | Effect::Unknown => 0,
+        };
+        let write = |write: &WriteRecord| write.object.as_str().len() + uid(&write.effect) + write.fields.heap_bytes();
+        self.reads.capacity() * size_of::<Read>()
+            + self.reads.iter().map(read).sum::<usize>()
+            + self.writes.capacity() * size_of::<WriteRecord>()
+            + self.writes.iter().map(write).sum::<usize>()
+            + self.flaps.iter().map(Flap::bytes).sum::<usize>()
+    }
+}
+
+impl ReconcileRecord {
+    /// Returns true if it neither wrote nor failed.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.accesses.writes.is_empty() && !self.outcome.is_failure()
+    }
+
+    /// Returns its size in memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.key.as_str().len()
+            + self.causes.heap_bytes()
+            + self.accesses.heap_bytes()
+            + self.error.as_ref().map_or(0, |error| error.len())
+    }
+}

@@ -1,0 +1,51 @@
+//! A ring of reconciles that is bounded in number and in bytes.
+
+use super::ReconcileRecord;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Reconciles with their sequence numbers, oldest first.
+#[derive(Debug)]
+pub(super) struct Ring {
+    reconciles: VecDeque<(u64, Arc<ReconcileRecord>)>,
+    max_count: usize,
+    max_bytes: usize,
+    bytes: usize,
+    dropped: u64,
+}
+
+/// The size of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingSize {
+    pub(super) count: usize,
+    pub(super) bytes: usize,
+    pub(super) dropped: u64,
+}
+
+impl Ring {
+    pub(super) fn new(max_count: usize, max_bytes: usize) -> Self {
+        Self { reconciles: VecDeque::new(), max_count, max_bytes, bytes: 0, dropped: 0 }
+    }
+
+    /// Adds a reconcile, and returns those that were dropped for it.
+    pub(super) fn push(&mut self, sequence: u64, reconcile: Arc<ReconcileRecord>) -> Vec<Arc<ReconcileRecord>> {
+        self.bytes += reconcile.bytes();
+        self.reconciles.push_back((sequence, reconcile));
+        let mut evicted = Vec::new();
+        while self.reconciles.len() > self.max_count || (self.bytes > self.max_bytes && self.reconciles.len() > 1) {
+            let Some((_, oldest)) = self.reconciles.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+            self.dropped += 1;
+            evicted.push(oldest);
+        }
+        evicted
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(u64, Arc<ReconcileRecord>)> {
+        self.reconciles.iter()
+    }
+
+    pub(super) fn size(&self) -> RingSize {
+        RingSize { count: self.reconciles.len(), bytes: self.bytes, dropped: self.dropped }
+    }
+}
