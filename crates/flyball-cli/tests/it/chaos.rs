@@ -36,6 +36,11 @@ impl Home {
         home.run(&["cluster", "up", "--quiet", "--nodes", "1"]).ok();
         fs::write(home.0.join("operator.yaml"), OPERATOR).unwrap();
         home.run(&["apply", "-f", "operator.yaml"]).ok();
+        home.until("the operator", || {
+            let args = ["get", "deployments", "sites", "-n", "sites-system", "-o", "json"];
+            let deployment: Value = serde_json::from_str(&home.run(&args).ok().out).unwrap();
+            deployment["status"]["readyReplicas"] == 1
+        });
         home
     }
 

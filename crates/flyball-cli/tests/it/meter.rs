@@ -3,8 +3,10 @@
 use crate::olm::until;
 use crate::{CommandOutput, Home};
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Child;
 
 const WEB: &str = "
 apiVersion: apps/v1
@@ -43,6 +45,38 @@ fn cluster(test: &str) -> Home {
         rows.as_array().is_some_and(|rows| rows.len() == 2)
     });
     home
+}
+
+/// An operator whose output is a file. It ends with the test.
+struct Running {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    fn start(home: &Home, args: &[&str]) -> Self {
+        let log = home.0.join("operator.log");
+        let output = File::create(&log).unwrap();
+        let mut command = home.command(args);
+        let process = command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+        Self { process, log }
+    }
+
+    #[track_caller]
+    fn check(&mut self) {
+        let status = self.process.try_wait().unwrap();
+        assert_eq!(status, None, "the operator has ended: {}", fs::read_to_string(&self.log).unwrap());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("log of the operator: {}", fs::read_to_string(&self.log).unwrap_or_default());
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 #[test]
@@ -93,8 +127,11 @@ fn operator_keeps_a_history_and_runs_reports() {
         "0",
     ];
     let polls = ["--operator", own.as_str(), "--poll-interval", "1s"];
-    let mut operator = home.spawn(&[&["meter", "run"][..], &flags[..], &polls[..]].concat());
-    until(&home, "meter report pod-cpu-request --data history -o json", |output| output.out.contains("\"pod\""));
+    let mut operator = Running::start(&home, &[&["meter", "run"][..], &flags[..], &polls[..]].concat());
+    until(&home, "meter report pod-cpu-request --data history -o json", |output| {
+        operator.check();
+        output.out.contains("\"pod\"")
+    });
     fs::write(home.0.join("report.yaml"), REPORT).unwrap();
     home.run(&["apply", "-f", "report.yaml"]).ok();
     let exported = until(&home, "meter export now -n default --data history -o json", |output| output.code == Some(0));
@@ -109,6 +146,4 @@ fn operator_keeps_a_history_and_runs_reports() {
         total("reconciles") > 0 && total("api_calls") > 0 && total("reconcile_microseconds") > 0
     });
     assert!(performance.out.contains("\"operator\": \"flyball-metering\""), "{performance:?}");
-    operator.kill().unwrap();
-    operator.wait().unwrap();
 }

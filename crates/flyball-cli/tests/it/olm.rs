@@ -46,7 +46,7 @@ fn json_of(output: &CommandOutput) -> Value {
 /// Repeats a command until its output is as expected.
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
 #[track_caller]
-pub(crate) fn until(home: &Home, line: &str, expected: impl Fn(&CommandOutput) -> bool) -> CommandOutput {
+pub(crate) fn until(home: &Home, line: &str, mut expected: impl FnMut(&CommandOutput) -> bool) -> CommandOutput {
     let began = Instant::now();
     loop {
         let output = home.run(&line.split(' ').collect::<Vec<_>>());
