@@ -297,15 +297,14 @@ impl<'a> Run<'a> {
             record.changes.push(change.to_string());
         }
         record.changes.extend(planned.process.iter().map(ToString::to_string));
-        let first = journal.len();
+        let (first, injected) = (journal.len(), Instant::now());
         inject(self.cluster, journal, &experiment.name, &planned.changes).await?;
         self.inject_process(planned.process.as_ref());
         (self.listener)(Event::Injected);
         let (began, ineffective) = match spec.expect.unwrap_or_else(|| spec.fault.expectation()) {
             Expectation::Repair => {
-                let began = Instant::now();
                 self.inject_probe(journal, &planned).await?;
-                (began, None)
+                (injected, None)
             }
             Expectation::Survive => {
                 let ineffective = self.hold(journal, first, &planned, record).await?;

@@ -3,6 +3,7 @@
 //! Each command is a file in `commands`; this one parses the command line and returns the exit code: 0 success, 1
 //! failure, 2 usage error, 130 interrupted.
 
+mod allocator;
 mod bundle;
 mod cases;
 mod catalog;
@@ -30,11 +31,6 @@ use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-
-/// Objects are of sizes for which glibc searches lists: with its allocator, a write costs the control plane half as
-/// much again.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Build, test and run Kubernetes operators
 #[derive(Debug, Parser)]

@@ -2,6 +2,7 @@
 //!
 //! `flyball run`, `dev`, `manifests` and other commands start it instead of a program that cargo built.
 
+use crate::allocator;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::print_error;
 use clap::Args;
@@ -27,6 +28,8 @@ pub(crate) struct OperateArgs {
 const SOURCES: [&str; 3] = ["chart", "role", "playbook"];
 
 pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
+    // The sizes of custom resources and of what is rendered from them are up to their authors.
+    allocator::restart_with_purge_at_once();
     let path = args.watches;
     let arguments = |name: String| std::iter::once(name.into()).chain(args.args);
     match content(&path)? {

@@ -4,6 +4,7 @@ use flyball_architecture::Sources;
 
 /// The layers from the ground up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("allocator", &[]),
     ("error", &[]),
     ("render", &["error"]),
     ("files", &["error", "render"]),
@@ -23,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "commands",
         &[
+            "allocator",
             "bundle",
             "cases",
             "catalog",

@@ -2,6 +2,7 @@
 
 use super::record::{Files, Record};
 use super::{ClusterNameArgs, parse_count, status};
+use crate::allocator;
 use crate::cluster::connection::block_on_threads;
 use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
@@ -149,9 +150,6 @@ fn print(record: &Record, state: &str) {
     print_line(&format!("  {:<8} kubectl{} get namespaces", "try", record.kubectl_flags()));
 }
 
-/// Environment variable of mimalloc for the delay before freed memory is returned, in milliseconds.
-const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
-
 /// Starts this program in the background, and waits until it serves.
 #[expect(clippy::disallowed_methods, reason = "waits for another process")]
 fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
@@ -173,11 +171,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     }
     command.args(["--nodes", &args.nodes.to_string(), "--controllers", &args.controllers().to_string()]);
     command.args((0..verbose).map(|_| "-v"));
-    // The allocator returns freed memory at once. With its default of 10 to 100 ms, large bodies in quick succession
-    // take several times the memory of one.
-    if std::env::var_os(PURGE_DELAY).is_none() {
-        command.env(PURGE_DELAY, "0");
-    }
+    allocator::purge_at_once(&mut command);
     // A process group of its own, so that Ctrl-C at this terminal does not stop it. Its working directory must not
     // block unmounts.
     command.stdin(Stdio::null()).stdout(log).stderr(also).process_group(0).current_dir("/");
