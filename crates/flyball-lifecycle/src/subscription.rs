@@ -21,6 +21,7 @@ mod retention;
 mod rollback;
 mod rollout;
 mod selected;
+mod stranded;
 mod view;
 
 use crate::api::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorGroup, Subscription};
@@ -55,6 +56,7 @@ impl Reconcile for Subscriptions {
         progress::report(&mut view, cx);
         view.write(cx).await?;
         deprecation::report(&mut view, &self.contents, cx);
+        stranded::report(&mut view, &self.contents, cx);
         view.write(cx).await?;
         let action = planning::resolve(self, &mut view, cx).await?;
         view.write(cx).await?;

@@ -4,6 +4,7 @@ use super::blob::{Blobs, BundleBlob, ChannelBlob, ChannelEntry, Icon, RelatedIma
 use crate::bundle::{Bundle, Property};
 use crate::document::json_value;
 use crate::manifests::{CSV_KIND, InvalidManifests, Manifests};
+use crate::version::{VersionRange, parse_tolerant};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,6 +39,23 @@ pub struct Channel {
     pub head: Option<String>,
     /// The text for users, if the channel is deprecated.
     pub deprecation: Option<String>,
+}
+
+impl Channel {
+    /// Returns true if an entry upgrades an installed version. As in OLM, entries that another one skips are never
+    /// installed.
+    pub fn has_upgrade(&self, installed: &str, version: &str) -> bool {
+        let version = parse_tolerant(version);
+        let is_skipped = |name: &String| self.entries.iter().any(|entry| entry.skips.contains(name));
+        let upgrades = |entry: &ChannelEntry| {
+            let range = VersionRange::parse(&entry.skip_range).ok().filter(|_| !entry.skip_range.is_empty());
+            entry.name != installed
+                && (entry.replaces == installed
+                    || entry.skips.iter().any(|name| name == installed)
+                    || range.zip(version.as_ref()).is_some_and(|(range, version)| range.includes(version)))
+        };
+        self.entries.iter().filter(|entry| upgrades(entry)).any(|entry| !is_skipped(&entry.name))
+    }
 }
 
 /// A bundle of a package.

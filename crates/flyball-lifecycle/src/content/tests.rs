@@ -279,3 +279,28 @@ fn values_take_limited_memory() {
     let texts = other(10).repeat(100);
     assert!(Blobs::default().add_within("catalog.json", texts.as_bytes(), &mut 5_000).is_err());
 }
+
+#[test]
+fn upgrades_are_found_as_by_olm() {
+    let entries = json!([
+        {"name": "a.v5", "replaces": "a.v4", "skips": ["a.v3"]},
+        {"name": "a.v4", "skipRange": ">=1.1.0 <1.2.0"},
+        {"name": "a.v3", "replaces": "a.v2"},
+    ]);
+    let documents =
+        [package(), channel(entries), bundle("a.v5", "5.0.0"), bundle("a.v4", "4.0.0"), bundle("a.v3", "3.0.0")];
+    let content = Content::new(blobs(&documents));
+    let channel = &content.package("a").unwrap().channels["stable"];
+    for (installed, version, expected) in [
+        ("a.v4", "4.0.0", true),
+        ("a.v3", "3.0.0", true),
+        ("a.v1", "1.1.5", true),
+        ("a.v1", "1.2.0", false),
+        ("a.v1", "unknown", false),
+        // Its only successor is skipped.
+        ("a.v2", "2.0.0", false),
+        ("a.v5", "5.0.0", false),
+    ] {
+        assert_eq!(channel.has_upgrade(installed, version), expected, "{installed} {version}");
+    }
+}

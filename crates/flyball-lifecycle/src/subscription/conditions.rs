@@ -11,6 +11,7 @@ pub(super) const RESOLUTION_FAILED: &str = "ResolutionFailed";
 pub(super) const BUNDLE_UNPACKING: &str = "BundleUnpacking";
 pub(super) const BUNDLE_UNPACK_FAILED: &str = "BundleUnpackFailed";
 pub(super) const ROLLOUT_HELD: &str = "RolloutHeld";
+pub(super) const UPGRADE_PATH_MISSING: &str = "UpgradePathMissing";
 pub(super) const PACKAGE_DEPRECATED: &str = "PackageDeprecated";
 pub(super) const CHANNEL_DEPRECATED: &str = "ChannelDeprecated";
 pub(super) const BUNDLE_DEPRECATED: &str = "BundleDeprecated";

@@ -126,6 +126,7 @@ pub fn diagnose(snapshot: &Snapshot, subscription: &str) -> Option<Diagnosis> {
     causes.extend(reasons::of_plan(&case, tracked));
     causes.extend(reasons::of_operator(&case, tracked));
     causes.extend(reasons::of_rollout(&case, tracked));
+    causes.extend(reasons::of_upgrade_path(&case, tracked));
     causes.extend(reasons::of_pins(tracked));
     let selection = selection::select(&case, index, requests);
     if let Some(failure) = selection.as_ref().filter(|selection| !selection.facts.is_empty()) {

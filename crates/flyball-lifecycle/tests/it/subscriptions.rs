@@ -402,6 +402,25 @@ async fn bundle_that_cannot_be_read_blocks_no_other() {
     assert_eq!(state(&test, "lost.v1.0.0").await, "absent");
 }
 
+#[tokio::test(start_paused = true)]
+async fn missing_upgrade_path_is_a_condition() {
+    let test = setup().start().await;
+    begin(&test).await;
+    subscribe(&test, "memo", json!({"channel": "stable"})).await;
+    until(&test, "memo.v2.0.0", SUCCEEDED).await;
+    let missing = async || condition(&test, "memo", "UpgradePathMissing").await;
+    assert_eq!(missing().await, None);
+    // Its newest version replaces an older one than the installed one.
+    patch(&test.api::<Subscription>(), "memo", json!({"spec": {"channel": "dropping"}})).await;
+    test.eventually("the condition is set", async || missing().await.is_some()).await;
+    let (reason, message) = missing().await.unwrap();
+    assert_eq!(reason, "NoSuccessor");
+    let expected = "channel dropping contains memo.v3.0.0, but no upgrade of memo.v2.0.0: ";
+    assert!(message.starts_with(expected) && message.ends_with(" with 2.0.0"), "{message}");
+    patch(&test.api::<Subscription>(), "memo", json!({"spec": {"channel": "stable"}})).await;
+    test.eventually("the condition is removed", async || missing().await.is_none()).await;
+}
+
 /// Creates an InstallPlan with annotations and these objects as its steps.
 async fn plan_of(test: &Test, name: &str, annotations: Value, objects: &[Value]) {
     let step = |object: &Value| {

@@ -5,8 +5,8 @@ use super::{Case, operator};
 use crate::api::labels::{ROLLBACK, ROLLOUT_PREFIX, VERSIONS};
 use crate::api::{ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase};
 use crate::subscription::conditions::ROLLOUT_HELD;
-use crate::subscription::planning;
 use crate::subscription::view::Tracked;
+use crate::subscription::{planning, stranded};
 use kube::ResourceExt;
 
 /// Returns the problems of the OperatorGroup or the CatalogSource.
@@ -145,6 +145,16 @@ pub(super) fn of_rollout(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
     };
     let field = format!("metadata.annotations[{ROLLOUT_PREFIX}*]");
     Some(Cause::new(severity, object, held.message.clone()).field(&field).remedy(remedy))
+}
+
+/// Returns the reason why the installed version cannot become the newest one of its channel.
+pub(super) fn of_upgrade_path(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
+    let content = case.controller.contents.state(case.view.source_of(&tracked.object)?).content?;
+    let problem = stranded::problem(&case.view, tracked, &content)?;
+    let object = format!("Subscription {}/{}", case.view.namespace, tracked.name());
+    let remedy = "select a channel with an upgrade; otherwise ask the author of the package for one, or delete the \
+                  Subscription and its ClusterServiceVersion, and create the Subscription again: custom resources stay";
+    Some(Cause::new(Severity::Blocking, object, problem).field("spec.channel").remedy(remedy))
 }
 
 /// Returns the annotations that restrict the versions.
