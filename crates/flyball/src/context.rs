@@ -152,6 +152,23 @@ impl<K: AnyResource> Context<K> {
         }
     }
 
+    /// Returns true if the object being reconciled exists and is not being deleted, according to the API server.
+    ///
+    /// The cache may be older than the deletion, for example after a restart that reads a lagging API server. Objects
+    /// in the cluster are garbage collected then; a machine or a DNS record would remain. So confirm that the object
+    /// exists before each creation outside of the cluster. An object of the same name with another UID is another
+    /// object. This costs one request.
+    ///
+    /// # Errors
+    ///
+    /// When the API server returns an error.
+    #[doc(alias = "APIReader")]
+    pub async fn confirm_exists(&self) -> Result<bool> {
+        let primary = &self.session.primary;
+        let found = self.session.env.fetch(&primary.kind, &primary.key).await?;
+        Ok(found.is_some_and(|found| found.uid() == primary.entry.uid() && !found.is_deleting()))
+    }
+
     /// Returns the key of an object in the namespace of the one being reconciled.
     pub fn sibling(&self, name: &str) -> ObjectKey {
         ObjectKey::new(self.session.primary.key.namespace(), name)

@@ -47,7 +47,6 @@ pub mod webhooks {
 }
 
 pub mod cloud;
-mod existence;
 pub mod ledger;
 mod status;
 

@@ -312,6 +312,36 @@ async fn idempotency_key_requires_a_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn existence_is_confirmed_by_the_api_server() {
+    let answers: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let widgets = Widgets::new({
+        let answers = answers.clone();
+        move |_, cx| {
+            let answers = answers.clone();
+            Box::pin(async move {
+                let exists = cx.confirm_exists().await?;
+                answers.lock().unwrap().push(exists);
+                Ok(Action::requeue_after(Duration::from_secs(60)))
+            })
+        }
+    });
+    let api = Api::default();
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    let last = || answers.lock().unwrap().last().copied();
+    assert_eq!(last(), Some(true));
+    // The cache shows the first object until the end.
+    api.hold("widgets");
+    api.edit("widgets", "ns", "a", |object| object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(last(), Some(false), "it is being deleted");
+    api.delete("widgets", "ns", "a");
+    widget(&api, "a", 1);
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!((last(), answers.lock().unwrap().len()), (Some(false), 3), "it is another object");
+}
+
+#[tokio::test(start_paused = true)]
 async fn object_deleted_at_any_moment_leaks_nothing() {
     for moment in 0..30 {
         let (api, machines) = (Api::default(), Machines::default());

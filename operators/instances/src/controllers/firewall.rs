@@ -2,7 +2,6 @@
 
 use crate::api::firewall_v1alpha1::{Firewall, FirewallRule, FirewallStatus, Protocol};
 use crate::cloud::{self, BoxError, Cloud, Error, Rule};
-use crate::existence::is_confirmed;
 use crate::status::owner;
 use flyball::{Action, Condition, Context, Controller, Event, Reconcile, Result};
 use kube::ResourceExt;
@@ -35,7 +34,7 @@ impl<C: Cloud> Reconcile for FirewallReconciler<C> {
         let desired = cloud::Firewall { owner: owner(cx.key()), rules };
         let mut ready = Condition::new("Ready", true, "Enforced");
         if self.cloud.firewall(&id).await?.as_ref() != Some(&desired) {
-            if !is_confirmed(cx).await? {
+            if !cx.confirm_exists().await? {
                 return Ok(Action::done());
             }
             match self.cloud.put_firewall(&id, &desired).await {

@@ -10,7 +10,6 @@ use crate::api::ipclaim_v1alpha1::{IpClaim, IpClaimSpec};
 use crate::api::network_v1alpha1::Network;
 use crate::api::operation_v1alpha1::Operation;
 use crate::cloud::{BoxError, Cloud, Error, Machine, MachineRequest, MachineState};
-use crate::existence::is_confirmed;
 use crate::status::{holds, key_of, owner};
 use flyball::{Action, Condition, Context, Controller, Event, ObjectKey, Reconcile, Result, Source};
 use kube::ResourceExt;
@@ -153,7 +152,7 @@ impl<C: Cloud> InstanceReconciler<C> {
         network: String,
         firewall: Option<String>,
     ) -> Result<Result<Machine, Obstacle>> {
-        if !is_confirmed(cx).await? {
+        if !cx.confirm_exists().await? {
             return Ok(Err(Obstacle::Ended));
         }
         let (size, image) = (instance.spec.size.clone(), instance.spec.image.clone());

@@ -7,7 +7,6 @@
 use crate::api::ipclaim_v1alpha1::{IpClaim, IpClaimStatus};
 use crate::api::ippool_v1alpha1::{ClaimReference, IpPool};
 use crate::cloud::{BoxError, Cloud};
-use crate::existence::is_confirmed;
 use crate::ledger;
 use flyball::{Action, Condition, Context, Controller, Error, Index, ObjectKey, Reconcile, Result};
 use kube::{Api, ResourceExt};
@@ -88,7 +87,7 @@ impl<C: Cloud> Reconcile for IpClaimReconciler<C> {
                 Ok(address) => address,
                 Err(obstacle) => return wait(claim, cx, &obstacle).await,
             };
-            if !is_confirmed(cx).await? {
+            if !cx.confirm_exists().await? {
                 return Ok(Action::done());
             }
             let namespace = claim.namespace().unwrap_or_default();

@@ -2,7 +2,6 @@
 
 use crate::api::network_v1alpha1::{Network, NetworkStatus};
 use crate::cloud::{self, BoxError, Cloud, Error};
-use crate::existence::is_confirmed;
 use crate::status::owner;
 use flyball::{Action, Condition, Context, Controller, Event, Reconcile, Result};
 use kube::ResourceExt;
@@ -33,7 +32,7 @@ impl<C: Cloud> Reconcile for NetworkReconciler<C> {
         let id = network.uid().unwrap_or_default();
         let mut ready = Condition::new("Ready", true, "Created");
         if self.cloud.network(&id).await?.is_none() {
-            if !is_confirmed(cx).await? {
+            if !cx.confirm_exists().await? {
                 return Ok(Action::done());
             }
             let request = cloud::Network { owner: owner(cx.key()), cidr: network.spec.cidr.clone() };

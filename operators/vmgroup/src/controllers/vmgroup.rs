@@ -7,8 +7,7 @@ use crate::api::vmgroup_v1alpha1::{Phase, VmGroup, VmGroupStatus};
 use crate::converge::{self, Group, Groups, Plan, Progress};
 use crate::vsphere::{Hardware, Vcenter};
 use flyball::{Action, Context, Controller, Event, Reconcile, Result};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
@@ -97,7 +96,8 @@ impl<V: Vcenter + 'static> Reconcile for VmGroupReconciler<V> {
     async fn reconcile(&self, object: &VmGroup, cx: &Context<VmGroup>) -> Result<Action> {
         let group = desired(object);
         let folder = match self.groups.find_folder(&group).await {
-            Ok(None) if !is_confirmed(cx).await? => return Ok(Action::done()),
+            // A new folder would remain.
+            Ok(None) if !cx.confirm_exists().await? => return Ok(Action::done()),
             Ok(None) => self.groups.create_folder(&group).await,
             Ok(Some(folder)) => Ok(folder),
             Err(error) => Err(error),
@@ -117,15 +117,6 @@ impl<V: Vcenter + 'static> Reconcile for VmGroupReconciler<V> {
         let plan = self.groups.plan_teardown(&desired(object)).await;
         Ok(self.advance(object, cx, plan).await?.unwrap_or_else(Action::done))
     }
-}
-
-/// Returns true if a group still exists and is not being deleted, according to the API server. The cache may be older
-/// than the deletion, after which a new folder would remain.
-async fn is_confirmed(cx: &Context<VmGroup>) -> Result<bool> {
-    let groups: Api<VmGroup> = Api::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
-    let found = groups.get_metadata_opt(cx.key().name()).await?;
-    let is_same = |metadata: &ObjectMeta| metadata.uid == cx.object().metadata.uid;
-    Ok(found.is_some_and(|found| is_same(&found.metadata) && found.metadata.deletion_timestamp.is_none()))
 }
 
 fn desired(object: &VmGroup) -> Group {
