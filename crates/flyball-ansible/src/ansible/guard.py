@@ -472,7 +472,8 @@ def is_literal_in(path, *_):
 def pattern_of(absolute, paths, bases):
     relative = {os.path.relpath(path, base) for path in paths for base in bases}
     relative = {path for path in relative if re.search(r"[./]", path) and re.search(r"\w", path)}
-    spellings = "|".join(map(re.escape, sorted(absolute | relative)))
+    # A parent of the project has no spelling, and an empty alternative would match any text.
+    spellings = "|".join(map(re.escape, sorted(absolute | relative))) or "(?!)"
     # `{{ role_path }}` may be before it.
     return re.compile(r"(?:(?<![\w./-])|(?<=\}\}/))(?:%s)(?![\w./-])" % spellings)
 
@@ -604,9 +605,14 @@ def load_role_path(original, self, role_name):
     # A literal path may refer to a file that did not exist when the operator started.
     if is_template(role_name) or role_name not in ROLE_NAMES:
         is_named = is_named_role(self, role_name, found[0])
-        check(found[1], lambda path: is_named or is_role_of_project(path) or is_literal(path))
+        check(found[1], lambda path: is_named or is_role_of_project(path) or is_literal(path) and not is_parent(path))
     add_known(USED, found[1])
     return found
+
+
+def is_parent(path):
+    """Returns true for the project and its parents: as a role, they would make all files below them readable."""
+    return is_within(PROJECT, os.path.realpath(path))
 
 
 def is_named_role(self, role_name, found_name):

@@ -307,6 +307,10 @@ async fn assert_refused_outside(written: Project, fields: &[&str], executor: Exe
             _ => "",
         };
         cases.extend([&outside, &relative].map(|base| (json!({*field: base.join(file)}), ())));
+        // A parent of the project would make all files below it readable.
+        if file.is_empty() {
+            cases.extend([Path::new("/"), folder.parent().unwrap()].map(|parent| (json!({*field: parent}), ())));
+        }
     }
     outcomes(&test, &cases, |spec, (), message| {
         let message = message.unwrap_or_default();

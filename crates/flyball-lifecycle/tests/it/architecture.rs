@@ -50,6 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "bundle",
             "catalog",
             "channel",
+            "content",
             "contents",
             "csv",
             "installed",
