@@ -74,6 +74,8 @@ pub(crate) struct RoleReference {
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) name: String,
+    /// The name of the module or action, as it is written.
+    pub(crate) action_name: String,
     pub(crate) file: Arc<PathBuf>,
     pub(crate) action: Action,
     pub(crate) vars: Arc<Vars>,

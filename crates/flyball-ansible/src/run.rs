@@ -8,6 +8,7 @@ mod frame;
 mod http;
 mod k8s;
 mod lookups;
+mod magic;
 mod modules;
 mod objects;
 mod tasks;
@@ -53,6 +54,7 @@ pub(crate) async fn run<'r>(
         facts: Arc::default(),
         included: Arc::default(),
         notified: BTreeSet::new(),
+        failed: None,
         executed: 0,
         budget,
         size_of_facts: 0,
@@ -88,6 +90,8 @@ struct Run<'r> {
     included: Arc<Vars>,
     /// Notified handlers.
     notified: BTreeSet<String>,
+    /// The task that failed last, and its result, for rescue tasks.
+    failed: Option<(Value, Value)>,
     executed: usize,
     budget: Arc<Budget>,
     /// Bytes of the facts.
@@ -111,7 +115,7 @@ enum Stop {
 
 impl<'r> Run<'r> {
     async fn play(&mut self, play: &'r Play) -> Result<(), Stop> {
-        let frame = Frame::of_play(play);
+        let frame = Frame::of_play(self.playbook, play);
         let result = self.tasks(&play.tasks, &frame).await;
         match result {
             Ok(()) | Err(Stop::Play) => {
@@ -125,13 +129,13 @@ impl<'r> Run<'r> {
 
     /// Creates the scope of a task; loop variables take precedence.
     fn scope(&self, frame: &Frame<'_>, task: &Arc<Vars>, looped: &Vars) -> Arc<Scope> {
-        let mut layers = vec![Arc::new(looped.clone()), self.job.extra.clone()];
+        let mut layers = vec![Arc::new(looped.clone()), frame.magic.clone(), self.job.extra.clone()];
         layers.extend(frame.params.iter().rev().cloned());
         layers.extend([self.facts.clone(), self.included.clone(), task.clone()]);
         layers.extend(frame.vars.iter().rev().cloned());
-        layers.extend(frame.role.iter().map(|role| role.vars.clone()));
+        layers.extend(frame.role_vars.vars.iter().chain(&frame.play_vars.vars).cloned());
         layers.push(frame.play.vars.clone());
-        layers.extend(frame.role.iter().map(|role| role.defaults.clone()));
+        layers.extend(frame.role_vars.defaults.iter().chain(&frame.play_vars.defaults).cloned());
         layers.push(default_vars(self.job.verbosity));
         let files = frame.role.iter().map(|role| role.files.clone()).chain([frame.play.files.clone()]).collect();
         Scope::within(self.budget.clone(), layers, files)
@@ -194,10 +198,6 @@ impl<'r> Run<'r> {
 
 /// Variables that always exist.
 fn default_vars(verbosity: u8) -> Arc<Vars> {
-    let names: [(&str, Value); 3] = [
-        ("inventory_hostname", "localhost".into()),
-        ("ansible_connection", "local".into()),
-        ("ansible_verbosity", verbosity.into()),
-    ];
+    let names: [(&str, Value); 2] = [("ansible_connection", "local".into()), ("ansible_verbosity", verbosity.into())];
     Arc::new(names.into_iter().map(|(name, value)| (name.to_owned(), Var::Data(Arc::new(value)))).collect())
 }

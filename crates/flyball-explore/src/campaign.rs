@@ -42,7 +42,7 @@ pub(crate) struct Case {
 }
 
 /// Generates the scenarios for the objects of the explorer's scenarios.
-pub(crate) fn cases(stage: &Stage, scenarios: &[Scenario]) -> Vec<Case> {
+pub(crate) fn cases(stage: &Stage, scenarios: &[Scenario], unique: &[String]) -> Vec<Case> {
     let mut cases = Vec::new();
     let objects = scenarios.first().map(first_versions).unwrap_or_default();
     if objects.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn cases(stage: &Stage, scenarios: &[Scenario]) -> Vec<Case> {
     }
     for (n, object) in objects.iter().enumerate() {
         if let Some(schema) = spec_schema(stage, object) {
-            cases.extend(campaign(n, &objects, &schema));
+            cases.extend(campaign(n, &objects, &schema, unique));
         }
     }
     cases
@@ -185,7 +185,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
 }
 
 /// Generates the scenarios of one custom resource among the objects of the sample.
-fn campaign(n: usize, objects: &[Value], schema: &Value) -> Vec<Case> {
+fn campaign(n: usize, objects: &[Value], schema: &Value, unique: &[String]) -> Vec<Case> {
     let sample = &objects[n];
     let mut variants = Vec::new();
     properties(schema, "/spec", sample.pointer("/spec"), 0, &mut variants);
@@ -197,8 +197,11 @@ fn campaign(n: usize, objects: &[Value], schema: &Value) -> Vec<Case> {
         others.chain([object]).map(Step::Apply).collect()
     };
     let mut healthy = sample.clone();
-    healthy["metadata"]["name"] =
-        format!("{}-{HEALTHY}", sample["metadata"]["name"].as_str().unwrap_or_default()).into();
+    for pointer in ["/metadata/name"].into_iter().chain(unique.iter().map(String::as_str)) {
+        if let Some(Value::String(value)) = healthy.pointer_mut(pointer) {
+            *value = format!("{value}-{HEALTHY}");
+        }
+    }
     let mut cases = Vec::new();
     let with_settle = |steps: Vec<Step>| steps.into_iter().chain([Step::Settle]).collect::<Vec<_>>();
     let alone = format!("spec/{kind}/{HEALTHY}");

@@ -81,6 +81,7 @@ pub struct Explorer {
     seed: u64,
     threads: usize,
     campaigns: bool,
+    unique: Vec<String>,
     schedule: Option<String>,
     regressions: Vec<String>,
     on_progress: Option<Arc<OnProgress>>,
@@ -116,6 +117,7 @@ impl Explorer {
             seed: 1,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             campaigns: true,
+            unique: Vec::new(),
             schedule: None,
             regressions: Vec::new(),
             on_progress: None,
@@ -211,6 +213,13 @@ impl Explorer {
     /// for operators in this process.
     pub fn with_campaigns(mut self) -> Self {
         self.campaigns = true;
+        self
+    }
+
+    /// Declares a text field, as a JSON pointer such as `/spec/deploymentName`, whose value no two resources may share.
+    /// Generated scenarios then give another value to a resource beside the sample.
+    pub fn unique_field(mut self, pointer: impl Into<String>) -> Self {
+        self.unique.push(pointer.into());
         self
     }
 
@@ -378,7 +387,7 @@ impl Explorer {
         }
         let mut checks = BTreeMap::new();
         if self.campaigns {
-            for case in campaign::cases(&stage, &scenarios) {
+            for case in campaign::cases(&stage, &scenarios, &self.unique) {
                 if let Some(check) = case.check {
                     checks.insert(case.scenario.name().to_owned(), check);
                 }

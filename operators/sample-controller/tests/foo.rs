@@ -104,5 +104,10 @@ async fn chaos_an_outage_changes_nothing() {
 
 #[test]
 fn explore_faults_change_nothing() {
-    Explorer::of(operator).sample(SAMPLE).budget(Budget::schedules(100)).run().assert_clean();
+    Explorer::of(operator)
+        .sample(SAMPLE)
+        .unique_field("/spec/deploymentName")
+        .budget(Budget::schedules(100))
+        .run()
+        .assert_clean();
 }

@@ -62,8 +62,10 @@ impl RunDirectory {
         let runs = fs::canonicalize(runs)?;
         let playbook = match &ansible.runs {
             Runs::Role(_) => {
+                // By name, as operator-sdk does: a path would become the name of the role.
                 folder.roles.extend(runs.parent().map(Path::to_owned));
-                json!([{"hosts": "localhost", "gather_facts": gathers_facts(), "roles": [runs]}])
+                let name = runs.file_name().unwrap_or_default().to_string_lossy();
+                json!([{"hosts": "localhost", "gather_facts": gathers_facts(), "roles": [name]}])
             }
             Runs::Playbook(_) => json!([{"import_playbook": runs}]),
         };

@@ -166,8 +166,12 @@ def is_template(value):
 
 def note(task):
     global NAMES, VALUES, ROLE_NAMES, SETS_FACTS, HAS_COMPUTED_ACTION, HAS_COMPUTED_NAME
-    applied = task.args.get("apply") or {}
-    applied = [*applied["vars"]] if isinstance(applied.get("vars"), dict) else []
+    # Names of an earlier task must not be allowed if this one cannot be read.
+    NAMES, VALUES, ROLE_NAMES, SETS_FACTS, HAS_COMPUTED_ACTION, HAS_COMPUTED_NAME = set(), set(), set(), True, True, True
+    # Variables of included tasks; modules have parameters of this name.
+    applied = task.args.get("apply")
+    applied = applied.get("vars") if isinstance(applied, dict) else None
+    applied = [*map(str, applied)] if isinstance(applied, dict) else []
     NAMES = {*map(str, task.args), *applied, str(task.register), "ansible_failed_task", "ansible_failed_result"}
     VALUES = {*map(str, task.args.values())}
     ROLE_NAMES = {str(task.args.get(name)) for name in ("name", "role")}
@@ -241,7 +245,8 @@ def validate_loop(original, self, *args, **kwargs):
 
 
 def apply_to_included(original, self):
-    variables = (self.args.get("apply") or {}).get("vars") or {}
+    applied = self.args.get("apply")
+    variables = applied.get("vars") or {} if isinstance(applied, dict) else {}
     for variables in variables if isinstance(variables, list) else [variables]:
         check_names("apply", variables)
     return original(self)

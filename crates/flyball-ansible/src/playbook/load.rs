@@ -302,6 +302,7 @@ fn role_task(role: RoleReference) -> Task {
     let RoleReference { folder, vars, no_log } = role;
     Task {
         name: "role".to_owned(),
+        action_name: "import_role".to_owned(),
         file: Arc::new(folder.clone()),
         action: Action::Role { folder, tasks_from: "main".to_owned(), is_static: true },
         vars,

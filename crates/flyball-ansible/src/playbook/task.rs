@@ -90,6 +90,7 @@ fn read_task(
     check_all(&Value::Object(vars.clone())).map_err(&reject)?;
     let mut task = Task {
         name: String::new(),
+        action_name: String::new(),
         file: file.clone(),
         action: Action::Module(Module::Meta, Map::new()),
         vars: Arc::new(templates(&vars)),
@@ -113,6 +114,7 @@ fn read_task(
     let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
     applied.iter().try_for_each(check_all).map_err(&reject)?;
     task.no_log = task.no_log.or(applied);
+    task.action_name = action_key(&fields).unwrap_or_default();
     task.action = read_action(&mut fields, args, file, position, lines, depth, found)?;
     task.name = name.unwrap_or_else(|| position.to_owned());
     if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
@@ -128,6 +130,11 @@ fn read_task(
             Err(reject(problem).with_feature(format!("keyword {keyword}")))
         }
     }
+}
+
+/// Returns the remaining key, which is the module; if there are several, one is an unknown keyword.
+fn action_key(fields: &Map<String, Value>) -> Option<String> {
+    fields.keys().find(|key| is_action(key.as_str())).or_else(|| fields.keys().next()).cloned()
 }
 
 /// Removes the action of a task from its fields and returns it.
@@ -153,10 +160,7 @@ fn read_action(
             always: section("always", always)?,
         });
     }
-    // The remaining key is the module; if there are several, one is an unknown keyword.
-    let Some(key) = fields.keys().find(|key| is_action(key.as_str())).or_else(|| fields.keys().next()).cloned() else {
-        return Err(reject("no module: add one".into()));
-    };
+    let Some(key) = action_key(fields) else { return Err(reject("no module: add one".into())) };
     let arguments = fields.remove(&key).unwrap_or_default();
     let file_of = |arguments: &Value, what: &str| -> Result<(Value, Map<String, Value>)> {
         let arguments = match arguments {

@@ -41,7 +41,7 @@ impl<'r> Run<'r> {
         }
         let named = Literals::of(arguments);
         let literal_host = arguments.get("url").and_then(Value::as_str).and_then(literal_host);
-        let arguments = match self.evaluate(|| evaluate(arguments, scope)).await {
+        let arguments = match self.evaluate(|| evaluate(arguments, scope, module == Module::SetFact)).await {
             Ok(arguments) => arguments,
             Err(problem) => return Ok(TaskResult::failed(TaskError::new(problem))),
         };
@@ -148,11 +148,12 @@ fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>, verbosity: u8) -> R
 }
 
 /// Evaluates arguments, and removes omitted ones.
-fn evaluate(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Arguments, String> {
+/// Evaluates arguments. For most modules, null is the same as an absent argument.
+fn evaluate(arguments: &Map<String, Value>, scope: &Arc<Scope>, keeps_null: bool) -> Result<Arguments, String> {
     let mut evaluated = Arguments::new();
     for (name, argument) in arguments {
         let mut value = scope.render(argument).map_err(|problem| format!("{name}: {problem}"))?;
-        if !omitted(&value) && !value.is_null() {
+        if !omitted(&value) && (keeps_null || !value.is_null()) {
             remove_omitted(&mut value);
             evaluated.insert(name.clone(), value);
         }

@@ -73,8 +73,9 @@ impl<'r> Run<'r> {
         if let Err(Stop::Failed(failure)) = &result
             && !rescue.is_empty()
         {
-            let failed = json!({"failed": true, "msg": failure.message});
-            self.set_fact("ansible_failed_task", json!({"name": failure.task}))?;
+            let unknown = (json!({"name": failure.task}), json!({"failed": true, "msg": failure.message}));
+            let (task, failed) = self.failed.take().unwrap_or(unknown);
+            self.set_fact("ansible_failed_task", task)?;
             self.set_fact("ansible_failed_result", failed)?;
             result = self.tasks(rescue, &inner).await;
         }
@@ -89,14 +90,13 @@ impl<'r> Run<'r> {
         let Some(role) = self.playbook.roles.get(folder) else {
             return Err(Stop::Failed(TaskError::new(format!("role {} was not loaded", folder.display()))));
         };
+        let inner = frame.of_role(self.playbook, role);
         for dependency in &role.dependencies {
-            let mut inner = frame.within(&Arc::default());
+            let mut inner = inner.within(&Arc::default());
             inner.params.push(dependency.vars.clone());
             inner.no_log = dependency.no_log.clone().or(inner.no_log);
             Box::pin(self.role(&dependency.folder, "main", &inner)).await?;
         }
-        let mut inner = frame.within(&Arc::default());
-        inner.role = Some(role);
         let tasks = named(&folder.join("tasks"), tasks_from).and_then(|file| role.tasks.get(&file));
         let result = match tasks {
             Some(tasks) => self.tasks(tasks, &inner).await,
@@ -113,14 +113,14 @@ impl<'r> Run<'r> {
         let roles = self.playbook.roles.values();
         let of_roles = roles.flat_map(|role| role.handlers.iter().map(move |handler| (Some(role), handler)));
         let all: Vec<_> = frame.play.handlers.iter().map(|handler| (None, handler)).chain(of_roles).collect();
+        let play = Frame::of_play(self.playbook, frame.play);
         for (role, handler) in all {
             let names = || handler.listen.iter().chain([&handler.name]);
             if names().any(|name| self.notified.contains(name)) {
                 for name in names() {
                     self.notified.remove(name);
                 }
-                let mut inner = Frame::of_play(frame.play);
-                inner.role = role;
+                let inner = role.map_or_else(|| play.clone(), |role| play.of_role(self.playbook, role));
                 self.tasks(std::slice::from_ref(handler), &inner).await?;
             }
         }
@@ -411,6 +411,8 @@ impl<'r> Run<'r> {
             }
             failure.task = of(task);
             if !is_ignored {
+                let result = if hidden { json!({"failed": true, "msg": HIDDEN}) } else { done.result.into() };
+                self.failed = Some((json!({"name": task.name, "action": task.action_name}), result));
                 return Err(Stop::Failed(failure));
             }
             tracing::info!(task = failure.task, "task failed, ignoring: {}", failure.message);

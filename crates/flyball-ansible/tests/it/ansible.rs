@@ -2,7 +2,7 @@
 //! `ansible-playbook` is in `PATH`, and the collections of the package `ansible` and Python's `kubernetes` are
 //! installed; they use real time, since it is a process.
 
-use crate::features::VARIABLES;
+use crate::features::{ROLE_VARIABLES, VARIABLES};
 use crate::project::{Project, api, change, condition, data, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
@@ -54,6 +54,8 @@ with_both_executors! {
     spec_fields_run_no_command
     verbosity_decides_on_debug_tasks
     roles_replace_imports_of_modules
+    variables_of_roles_are_those_of_the_built_in_executor
+    objects_are_applied_and_their_results_registered
 }
 
 /// Returns the name of a project of one test.
@@ -894,4 +896,27 @@ async fn roles_replace_imports_of_modules(executor: Executor) {
     let project = Project::new(&named("imports", executor), &files);
     let Some(failure) = failure_of(project, executor).await else { return };
     assert_eq!(failure, "replaced: True");
+}
+
+async fn variables_of_roles_are_those_of_the_built_in_executor(executor: Executor) {
+    let project = Project::new(&named("role-variables", executor), &ROLE_VARIABLES);
+    let Some(test) = test_of(project.folder().to_owned(), executor).await else { return };
+    assert_eq!(outcome(&test, "corner", &json!({})).await, None);
+}
+
+async fn objects_are_applied_and_their_results_registered(executor: Executor) {
+    let tasks = "
+- kubernetes.core.k8s:
+    apply: true
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: applied, namespace: '{{ ansible_operator_meta.namespace }}'}
+      data: {a: '1'}
+  register: applied_result
+- assert: {that: applied_result.result.data.a == '1'}
+";
+    let project = Project::role(&named("applied", executor), tasks);
+    let Some(test) = test_of(project.folder().to_owned(), executor).await else { return };
+    assert_eq!(outcome(&test, "corner", &json!({})).await, None);
 }

@@ -12,6 +12,62 @@ use tokio::time::sleep;
 
 const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {}}";
 
+/// A role that asserts the values of variables as Ansible has them: of including roles and of dependencies, magic ones,
+/// null, and those of rescue tasks.
+pub(crate) const ROLE_VARIABLES: [(&str, &str); 8] = [
+    ("roles/a/meta/main.yml", "dependencies: [c]\n"),
+    ("roles/a/defaults/main.yml", "team: red\nshade: '{{ team }}-a'\nlevel: a\n"),
+    ("roles/a/vars/main.yml", "fixed: a\n"),
+    (
+        "roles/a/tasks/main.yml",
+        "
+- set_fact: {host: old}
+- set_fact: {host: \"{{ 'nohost' | regex_search('h:([0-9]+)') }}\", nothing: \"{{ none }}\"}
+- assert:
+    that:
+    - host | default('fallback', true) == 'fallback'
+    - nothing is defined and nothing is none
+    - level == 'a' and of_dependency == 'c'
+    - role_name == 'a' and ansible_role_name == 'a' and role_path is search('/roles/a$')
+    - not ansible_check_mode and ansible_version.major == 2 and playbook_dir is defined
+    - \"'localhost' in groups.all and 'localhost' in ansible_play_hosts\"
+- include_role: {name: b}
+  vars: {label: '{{ team }}!'}
+- block:
+  - name: scale down
+    fail: {msg: broken}
+  rescue:
+  - assert:
+      that:
+      - ansible_failed_task.name == 'scale down' and ansible_failed_task.action is search('fail$')
+      - ansible_failed_result.msg == 'broken' and ansible_failed_result.failed
+",
+    ),
+    ("roles/b/defaults/main.yml", "level: b\n"),
+    (
+        "roles/b/tasks/main.yml",
+        "
+- assert:
+    that:
+    - team == 'red' and shade == 'red-a' and fixed == 'a' and level == 'b' and label == 'red!'
+    - of_dependency == 'c'
+    - role_name == 'b' and ansible_parent_role_names == ['a']
+",
+    ),
+    ("roles/c/defaults/main.yml", "level: c\nof_dependency: c\n"),
+    ("roles/c/tasks/main.yml", "- assert: {that: level == 'c'}\n"),
+];
+
+#[tokio::test(start_paused = true)]
+async fn variables_of_roles_are_those_of_ansible() {
+    let project = Project::new("role-variables", &ROLE_VARIABLES);
+    let test = test_of(&project).await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    let shop = api(&test, &shops()).get("corner").await.unwrap();
+    assert_eq!(condition(&shop, "Successful")["status"], "True", "{:?}", shop.data["status"]);
+}
+
 async fn test_of(project: &Project) -> Test {
     let folder = project.folder().to_owned();
     Test::of(move || operator_of(&folder)).nodes(1).start().await
@@ -21,7 +77,7 @@ async fn test_of(project: &Project) -> Test {
 async fn lookups_find_objects_of_the_cluster() {
     let tasks = "
 - set_fact:
-    groups: \"{{ lookup('k8s', cluster_info='api_groups') }}\"
+    api_groups: \"{{ lookup('k8s', cluster_info='api_groups') }}\"
     version: \"{{ lookup('k8s', cluster_info='version').kubernetes.major }}\"
     guests: \"{{ lookup('kubernetes.core.k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace, resource_name='guests') }}\"
 - k8s:
@@ -30,7 +86,7 @@ async fn lookups_find_objects_of_the_cluster() {
       kind: ConfigMap
       metadata: {name: 'found-{{ item }}'}
       data:
-        groups: \"{{ ['apps' in groups, 'none.example.com' in groups] | to_json }}\"
+        groups: \"{{ ['apps' in api_groups, 'none.example.com' in api_groups] | to_json }}\"
         version: '{{ version }}'
         guest: '{{ guests.data.first }}'
         absent: \"{{ query('k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace, resource_name='none') | to_json }}\"

@@ -175,6 +175,11 @@ impl Placeholders {
                     let labels = metadata["labels"].as_object_mut();
                     labels.into_iter().for_each(|labels| labels.retain(|name, _| !REVISION_TIMES.contains(&&**name)));
                 }
+                // Assigned as the other addresses are, but the name of the field is used elsewhere.
+                let ingress = fields.get_mut("loadBalancer").and_then(|balancer| balancer["ingress"].as_array_mut());
+                for entry in ingress.into_iter().flatten().filter_map(Value::as_object_mut) {
+                    entry.remove("ip");
+                }
                 fields.values_mut().for_each(|field| self.remove_run_specific_values(field, created));
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.remove_run_specific_values(item, created)),
