@@ -274,7 +274,7 @@ impl Executors<'_> {
         };
         let kinds = match runs {
             Runs::Playbook(_) => Kinds::of_project(folder, vars, vault)?,
-            Runs::Role(folder) => Kinds::of_role(folder, vars, vault)?,
+            Runs::Role(_) => Kinds::of_roles(&declared.roles, vars, vault)?,
         };
         let (runs, project) = (runs.clone(), folder.to_owned());
         let (external_paths, shares) = (declared.external_paths.clone(), shares.running.clone());

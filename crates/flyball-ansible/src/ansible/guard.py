@@ -93,7 +93,7 @@ PASSWORD_TERM = re.compile(r"""password\\?['"]\s*,\s*\\?['"]([^'"{}\s\\]+)""")
 # Arguments of modules that name files to read, those that only do so for some modules, and these modules.
 READ = {"local_path", "src", "values_files"}
 NAMES_OF_PATHS = {"file", "path", "paths"}
-READERS = {"archive", "read_csv", "slurp", "xml"}
+READERS = {"archive", "include_vars", "read_csv", "slurp", "xml"}
 # Modules that write to `path` or `dest`, and other arguments that name files. Those of a container do not.
 WRITERS = {*("acl", "assemble", "blockinfile", "copy", "fetch", "file", "get_url", "ini_file", "lineinfile", "replace")}
 WRITERS |= {"template", "unarchive"}

@@ -31,6 +31,8 @@ pub(crate) struct DeclaredVariables {
     pub(crate) external_paths: BTreeSet<PathBuf>,
     /// Literal names of metrics in tasks with `osdk_metric`.
     pub(crate) metrics: BTreeSet<String>,
+    /// Folders of all roles that it may run.
+    pub(crate) roles: BTreeSet<PathBuf>,
 }
 
 impl DeclaredVariables {
@@ -44,6 +46,7 @@ impl DeclaredVariables {
         self.own.extend(other.own);
         self.external_paths.extend(other.external_paths);
         self.metrics.extend(other.metrics);
+        self.roles.extend(other.roles);
     }
 }
 
@@ -126,6 +129,9 @@ impl<'p> Walker<'p> {
             }
             if seen.len() > MAX_FILES {
                 return Err(Error::file(self.project, format_args!("more than {MAX_FILES} roles and files")));
+            }
+            if let Unit::Role(folder) = &unit {
+                self.found.roles.insert(folder.clone());
             }
             let (Unit::Role(path) | Unit::File(path)) = &unit;
             self.record_external_path(path);

@@ -65,9 +65,13 @@ impl Kinds {
         found
     }
 
-    /// Finds the kinds in all texts of a role.
-    pub(crate) fn of_role(folder: &Path, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
-        Self::of_texts(folder, is_of_role, author, vault)
+    /// Finds the kinds in all texts of roles.
+    pub(crate) fn of_roles(folders: &BTreeSet<PathBuf>, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
+        let mut found = Self::default();
+        for folder in folders {
+            found.join(Self::of_texts(folder, is_of_role, author, vault)?);
+        }
+        Ok(found)
     }
 
     /// Finds the kinds in all texts of a project, whose playbooks may use all of its roles and files.
@@ -497,7 +501,7 @@ mod tests {
         std::fs::write(folder.join("play.yml"), "- tasks: [{k8s: {namespace: play}}]\n").unwrap();
         let found = |kinds: Result<Kinds>| kinds.unwrap().namespaces.into_iter().collect::<Vec<_>>();
         let (author, vault) = (Map::new(), Vault::default());
-        assert_eq!(found(Kinds::of_role(&folder.join("roles/a"), &author, &vault)), SOURCES);
+        assert_eq!(found(Kinds::of_roles(&BTreeSet::from([folder.join("roles/a")]), &author, &vault)), SOURCES);
         let mut expected = [&SOURCES[..], &["examples", "play"]].concat();
         expected.sort_unstable();
         assert_eq!(found(Kinds::of_project(&folder, &author, &vault)), expected);

@@ -6,9 +6,10 @@ use crate::features::{ROLE_VARIABLES, VARIABLES};
 use crate::project::{Project, api, change, condition, data, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
-use flyball_cluster::testing::Test;
+use flyball_cluster::testing::{Setup, Test};
 use futures_util::stream::{self, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -56,6 +57,8 @@ with_both_executors! {
     roles_replace_imports_of_modules
     variables_of_roles_are_those_of_the_built_in_executor
     objects_are_applied_and_their_results_registered
+    files_beside_a_playbook_are_included
+    kinds_of_included_roles_are_known
 }
 
 /// Returns the name of a project of one test.
@@ -63,10 +66,14 @@ fn named(name: &str, executor: Executor) -> String {
     format!("{name}-{executor:?}").to_lowercase()
 }
 
-async fn test_of(folder: PathBuf, executor: Executor) -> Option<Test> {
+fn setup_of(folder: PathBuf, executor: Executor) -> Option<Setup> {
     std::env::var_os("FLYBALL_TEST_ANSIBLE")?;
     let operator = move || operator(&Watches::read(folder.join("watches.yaml")).unwrap(), executor).unwrap();
-    Some(Test::of(operator).nodes(1).start().await)
+    Some(Test::of(operator).nodes(1))
+}
+
+async fn test_of(folder: PathBuf, executor: Executor) -> Option<Test> {
+    Some(setup_of(folder, executor)?.start().await)
 }
 
 async fn sample_runs_with_ansible_playbook(executor: Executor) {
@@ -919,4 +926,41 @@ async fn objects_are_applied_and_their_results_registered(executor: Executor) {
     let project = Project::role(&named("applied", executor), tasks);
     let Some(test) = test_of(project.folder().to_owned(), executor).await else { return };
     assert_eq!(outcome(&test, "corner", &json!({})).await, None);
+}
+
+async fn files_beside_a_playbook_are_included(executor: Executor) {
+    let play = "
+- hosts: localhost
+  gather_facts: false
+  tasks:
+  - include_vars: {file: defs.yml, name: defs}
+  - include_vars: more.yml
+  - assert: {that: defs.a == 1 and b == 2}
+";
+    let files = [
+        ("watches.yaml", "- {group: shop.example.com, version: v1, kind: Shop, playbook: playbooks/main.yml}\n"),
+        ("playbooks/main.yml", play),
+        ("playbooks/defs.yml", "a: 1\n"),
+        ("playbooks/more.yml", "b: 2\n"),
+    ];
+    let project = Project::new(&named("beside", executor), &files);
+    let Some(test) = test_of(project.folder().to_owned(), executor).await else { return };
+    assert_eq!(outcome(&test, "corner", &json!({})).await, None);
+}
+
+async fn kinds_of_included_roles_are_known(executor: Executor) {
+    let namespace = "
+- kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: Namespace, metadata: {name: '{{ team }}'}}
+";
+    let files = [
+        ("watches.yaml", "- {group: shop.example.com, version: v1, kind: Shop, role: a, allowNamespaces: ['*']}\n"),
+        ("roles/a/tasks/main.yml", "- include_role: {name: common, tasks_from: space}\n"),
+        ("roles/a/defaults/main.yml", "team: unset\n"),
+        ("roles/common/tasks/space.yml", namespace),
+    ];
+    let project = Project::new(&named("kinds-of-roles", executor), &files);
+    let Some(setup) = setup_of(project.folder().to_owned(), executor) else { return };
+    let test = setup.allows_changes_of::<Namespace>().start().await;
+    assert_eq!(outcome(&test, "corner", &json!({"team": format!("{executor:?}").to_lowercase()})).await, None);
 }
