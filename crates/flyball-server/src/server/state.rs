@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, Resource};
 use crate::custom::schema_number;
 use crate::data_dir::{DataDir, DataDirError, OpeningStage, Progress};
 use crate::registry::Registry;
-use crate::storage::{Entry, Image, Limits, SelectableFields, Store};
+use crate::storage::{Entry, Image, Limits, Recording, RecordingError, SelectableFields, Store};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::GroupResource;
@@ -29,6 +29,19 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     registry.seed();
     registry.store.keep(directory, &journal)?;
     // The last writes to CRDs may not have been processed before the stop.
+    server.definitions.mark_unsynced();
+    Ok(server)
+}
+
+/// Creates a server with the objects of a recording as of a revision.
+pub(super) fn replay(options: Options, recording: &Recording, at: u64) -> Result<Arc<Components>, RecordingError> {
+    let issuer = Arc::new(Issuer::new(&options.secret));
+    let store = Store::restore(recording, at, Limits::of(&options.bounds))?;
+    let server = Components::new(store, Catalog::built_in().into(), issuer, PolicyImage::default(), options);
+    server.definitions.load(|_, _| {});
+    server.definitions.serve();
+    select(&server.registry, &Progress::default());
+    // The last writes to CRDs may not have been processed at this revision.
     server.definitions.mark_unsynced();
     Ok(server)
 }

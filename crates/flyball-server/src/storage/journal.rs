@@ -8,9 +8,9 @@
 //! [`Journal::recover`] finds every acknowledged write after any crash of the process or the machine.
 
 mod compact;
-mod frame;
+pub(super) mod frame;
 mod log;
-mod record;
+pub(super) mod record;
 mod recover;
 
 #[cfg(test)]

@@ -4,20 +4,33 @@
 //! put    = 1  revision u64  schema u64  group  resource  key  body
 //! remove = 2  revision u64  group  resource  key
 //! end    = 3  revision u64  count u64             (the last record of a snapshot)
+//! origin = 4  revision u64  time i64  subresource  user  agent  manager  verb
+//! stop   = 5  reason u8                           (the last record of a recording)
 //! ```
 //!
-//! Strings and bodies follow their length, a little-endian u32. Selectable fields are not stored: they are derived from
+//! Origins and stops occur only in recordings; a time is in microseconds since 1970. Strings and bodies follow their
+//! length, a little-endian u32. Selectable fields are not stored: they are derived from
 //! the body, by rules that may differ between releases.
 
-use crate::storage::{Change, Entry, Revision};
-use flyball_core::GroupResource;
+use crate::storage::{Change, Entry, Origin, Revision};
+use flyball_core::{GroupResource, ObjectKey};
 
 /// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Record<'b> {
+pub(in crate::storage) enum Record<'b> {
     Put { revision: Revision, schema: u64, table: (&'b str, &'b str), key: &'b str, body: &'b [u8] },
     Remove { revision: Revision, table: (&'b str, &'b str), key: &'b str },
     End { revision: Revision, count: u64 },
+    Origin { revision: Revision, time: i64, texts: [&'b str; 5] },
+    Stop { reason: u8 },
+}
+
+/// Decodes a key.
+pub(in crate::storage) fn key_of(text: &str) -> ObjectKey {
+    match text.split_once('/') {
+        Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
+        None => ObjectKey::new(None, text),
+    }
 }
 
 fn number(out: &mut Vec<u8>, number: u64) {
@@ -31,7 +44,7 @@ fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Encodes the current state of an object.
-pub(super) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
+pub(in crate::storage) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
     out.push(1);
     number(out, entry.revision);
     number(out, entry.schema);
@@ -42,7 +55,7 @@ pub(super) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
 }
 
 /// Encodes a change of an object.
-pub(super) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) {
+pub(in crate::storage) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) {
     match change {
         Change::Put(entry) => put(out, table, entry),
         Change::Remove(last) => {
@@ -56,22 +69,37 @@ pub(super) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) 
 }
 
 /// Encodes the end of a complete snapshot.
-pub(super) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
+pub(in crate::storage) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
     out.push(3);
     number(out, revision);
     number(out, count);
 }
 
+/// Encodes the origin of a write.
+pub(in crate::storage) fn origin(out: &mut Vec<u8>, origin: &Origin) {
+    out.push(4);
+    number(out, origin.revision);
+    number(out, origin.time.as_microsecond().cast_unsigned());
+    for text in [origin.subresource, &origin.user, &origin.agent, &origin.manager, &origin.verb] {
+        bytes(out, text.as_bytes());
+    }
+}
+
+/// Encodes the end of a recording.
+pub(in crate::storage) fn stop(out: &mut Vec<u8>, reason: u8) {
+    out.extend_from_slice(&[5, reason]);
+}
+
 /// The records of a payload, up to the first malformed one.
-pub(super) struct Records<'b>(&'b [u8]);
+pub(in crate::storage) struct Records<'b>(&'b [u8]);
 
 impl<'b> Records<'b> {
-    pub(super) fn of(payload: &'b [u8]) -> Self {
+    pub(in crate::storage) fn of(payload: &'b [u8]) -> Self {
         Self(payload)
     }
 
     /// Returns true if the payload was read completely.
-    pub(super) fn is_done(&self) -> bool {
+    pub(in crate::storage) fn is_done(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -109,6 +137,12 @@ impl<'b> Records<'b> {
                 key: self.text()?,
             }),
             3 => Some(Record::End { revision: self.number()?, count: self.number()? }),
+            4 => Some(Record::Origin {
+                revision: self.number()?,
+                time: self.number()?.cast_signed(),
+                texts: [self.text()?, self.text()?, self.text()?, self.text()?, self.text()?],
+            }),
+            5 => Some(Record::Stop { reason: self.next_bytes(1)?[0] }),
             _ => None,
         }
     }
