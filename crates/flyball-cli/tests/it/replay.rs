@@ -154,6 +154,8 @@ fn recording_ends_at_its_limit_and_the_cluster_continues() {
     }
     let last = apply(&home, &[], "afterwards");
     assert_eq!(last["data"]["value"], "afterwards");
+    // The recording is complete when the cluster has stopped.
+    home.run(&["cluster", "down"]).ok();
     let log = fs::read_to_string(home.0.join(".local/state/flyball/flyball.log")).unwrap();
     assert!(log.contains("the recording has reached its limit and ends; the cluster continues"), "{log}");
     assert!(fs::metadata(home.0.join("past")).unwrap().len() <= 1 << 20);
