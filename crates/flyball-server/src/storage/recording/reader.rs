@@ -7,7 +7,7 @@ use crate::storage::journal::frame::{FRAME, HEADER, Header};
 use crate::storage::journal::record::{Record, Records};
 use flyball_core::{GroupResource, names};
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -177,15 +177,10 @@ impl<'p> FrameReader<'p> {
 }
 
 /// Reads the first line; `None` if there is no short one.
-fn first_line(file: &mut impl Read) -> io::Result<Option<String>> {
+fn first_line(file: &mut BufReader<File>) -> io::Result<Option<String>> {
     let mut line = Vec::new();
-    for byte in file.take(MAX_LINE_BYTES).bytes() {
-        match byte? {
-            b'\n' => return Ok(String::from_utf8(line).ok()),
-            byte => line.push(byte),
-        }
-    }
-    Ok(None)
+    file.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+    Ok(line.strip_suffix(b"\n").and_then(|line| String::from_utf8(line.to_vec()).ok()))
 }
 
 impl RecordOrder {
