@@ -191,7 +191,8 @@ impl Server {
         self.0.registry.store.record(path, limit)
     }
 
-    /// Ends the recording, if there is one, and releases the data directory, if there is one, with all acknowledged writes. Further writes are rejected.
+    /// Ends the recording, if there is one, and releases the data directory, if there is one, with all acknowledged
+    /// writes. Then further writes are rejected.
     ///
     /// Dropping the last clone of the server does the same, but clients may hold clones for longer.
     pub fn close(&self) {

@@ -11,11 +11,15 @@
 //! entry is immutable; the window contains every event after its start, in order.
 
 mod entry;
+mod frame;
 mod identity;
 mod journal;
 mod notifier;
 mod past;
 mod pending;
+mod record;
+mod recorded;
+mod recorder_queue;
 mod recording;
 mod shared;
 mod sizes;
@@ -27,8 +31,9 @@ mod tests;
 pub(crate) use entry::{Entry, EntryError, SelectableFields};
 pub(crate) use notifier::WriteNotifier;
 pub(crate) use pending::PendingEntries;
-pub(crate) use recording::Origin;
-pub use recording::{RecordedOrigin, RecordedWrite, Recording, RecordingEnd, RecordingError, RecordingHistory};
+pub(crate) use recorded::Origin;
+pub use recorded::RecordingEnd;
+pub use recording::{RecordedOrigin, RecordedWrite, Recording, RecordingError, RecordingHistory};
 pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits, Objects};
 

@@ -8,9 +8,9 @@
 //! file = "flyball recording 1\n"  header  frame*
 //! ```
 //!
-//! Headers and frames are those of the [journal](super::journal), at offsets of this file. There is no empty space after
-//! a frame, so an incomplete frame at the end of the file was cut off by a crash. A file may come from anyone: its
-//! frames, objects and number of writes are bounded, and each record is checked.
+//! Headers and frames are those of the [journal](super::frame), at offsets of this file. A frame follows the previous
+//! one without a gap, so an incomplete frame at the end was cut off by a crash. A file may come from anyone: its frames,
+//! objects and number of writes are bounded, and each record is checked.
 
 mod file;
 mod history;
@@ -23,10 +23,8 @@ mod tests;
 
 pub use history::{RecordedOrigin, RecordedWrite, RecordingHistory};
 pub use reader::Recording;
-pub(super) use recorder::{Recorder, RecorderQueue};
+pub(super) use recorder::Recorder;
 
-use super::Revision;
-use flyball_core::time::Timestamp;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -38,48 +36,6 @@ const FORMAT: &str = "1";
 const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Maximum number of bytes of a text of an origin.
 const MAX_TEXT_BYTES: usize = 256;
-
-/// The origin of a write: user, program and field manager.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    pub(crate) revision: Revision,
-    pub(crate) time: Timestamp,
-    pub(crate) subresource: &'static str,
-    pub(crate) user: Box<str>,
-    /// The `User-Agent`.
-    pub(crate) agent: Box<str>,
-    /// The field manager.
-    pub(crate) manager: Box<str>,
-    pub(crate) verb: Box<str>,
-}
-
-/// The reason why a recording ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordingEnd {
-    /// The server was stopped.
-    Closed,
-    /// The next write would have exceeded the limit of the file.
-    Limit,
-    /// Writes were faster than the disk.
-    Overload,
-    /// The file has no end: the server is still running, or it was killed, or the disk was full.
-    Open,
-}
-
-impl RecordingEnd {
-    fn number(self) -> u8 {
-        match self {
-            Self::Closed => 1,
-            Self::Limit => 2,
-            Self::Overload => 3,
-            Self::Open => 0,
-        }
-    }
-
-    fn of(number: u8) -> Option<Self> {
-        [Self::Closed, Self::Limit, Self::Overload].into_iter().find(|end| end.number() == number)
-    }
-}
 
 /// The error of a recording.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,8 @@
 //! The state shared by the store and its journal thread: the objects, and the writes pending on disk.
 
 use super::past::PastBytes;
-use super::recording::{Origin, RecorderQueue};
+use super::recorded::Origin;
+use super::recorder_queue::RecorderQueue;
 use super::sizes::Sizes;
 use super::table::{Limits, Table};
 use super::{Change, Entry, Error, Revision, WriteNotifier};

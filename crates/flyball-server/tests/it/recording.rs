@@ -91,7 +91,9 @@ async fn replayed_server_has_the_objects_versions_and_revision_of_a_moment() {
     assert_eq!(get(&replayed, &path).await, (200, middle));
     let (code, found) = get(&replayed, &format!("{HATS}?labelSelector=a%3Db")).await;
     assert_eq!((code, &found["items"], version(&found)), (200, &hats["items"], at), "labels select as before");
-    assert_eq!(get(&replayed, &format!("{MAPS}?watch=1&resourceVersion={}&timeoutSeconds=1", at - 1)).await.0, 410);
+    let (code, expired) =
+        get(&replayed, &format!("{MAPS}?resourceVersionMatch=Exact&resourceVersion={}", at - 1)).await;
+    assert_eq!((code, &expired["reason"]), (410, &"Expired".into()), "there is no history");
     let (code, next) = send(&replayed, Method::PATCH, &manager, &json!({"data": {"n": "4"}})).await;
     assert_eq!((code, version(&next), next["data"]["n"].as_str()), (200, at + 1, Some("4")), "later writes follow");
     let (_, wrong) = send(

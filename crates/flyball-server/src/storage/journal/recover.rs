@@ -1,11 +1,11 @@
 //! Recovery of the objects of a directory after any crash.
 
-use super::frame::{Frames, HEADER, Header, NextFrame};
-use super::record::{Record, Records, key_of};
 use super::{Kind, file_name};
 use crate::data_dir::{DataDirContext, DataDirError, OpeningStage, Progress};
+use crate::storage::frame::{Frames, HEADER, Header, NextFrame};
+use crate::storage::record::{Record, Records, key_of};
 use crate::storage::{Entry, Objects, Revision};
-use flyball_core::{GroupResource, ObjectKey};
+use flyball_core::GroupResource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! The file of a recording while it is written: frames up to a limit.
 
-use super::{FORMAT, MAGIC, MAX_FRAME_BYTES, RecordingContext, RecordingEnd, RecordingError};
+use super::{FORMAT, MAGIC, MAX_FRAME_BYTES, RecordingContext, RecordingError};
 use crate::data_dir::owned;
-use crate::storage::journal::frame::{FRAME, Header};
-use crate::storage::journal::record;
+use crate::storage::frame::{FRAME, Header};
+use crate::storage::record;
+use crate::storage::recorded::RecordingEnd;
 use flyball_files::sync_parent;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

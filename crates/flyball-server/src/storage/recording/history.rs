@@ -1,8 +1,9 @@
 //! The writes of a recording.
 
-use super::{Recording, RecordingEnd, RecordingError};
+use super::{Recording, RecordingError};
 use crate::storage::Revision;
-use crate::storage::journal::record::{Record, key_of};
+use crate::storage::record::{Record, key_of};
+use crate::storage::recorded::RecordingEnd;
 use flyball_core::time::Timestamp;
 use flyball_core::{GroupResource, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};

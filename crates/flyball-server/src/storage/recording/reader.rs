@@ -1,10 +1,11 @@
 //! The reader of a recording, frame by frame.
 
-use super::{FORMAT, MAGIC, MAX_FRAME_BYTES, MAX_TEXT_BYTES, RecordingContext, RecordingEnd, RecordingError};
+use super::{FORMAT, MAGIC, MAX_FRAME_BYTES, MAX_TEXT_BYTES, RecordingContext, RecordingError};
 use crate::storage::Revision;
 use crate::storage::entry::MAX_BYTES;
-use crate::storage::journal::frame::{FRAME, HEADER, Header};
-use crate::storage::journal::record::{Record, Records};
+use crate::storage::frame::{FRAME, HEADER, Header};
+use crate::storage::record::{Record, Records};
+use crate::storage::recorded::RecordingEnd;
 use flyball_core::{GroupResource, names};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

@@ -1,99 +1,22 @@
-//! The recorder of a store: a queue of writes, and a thread that appends them to a file.
+//! The recorder of a store: a thread that appends queued writes to a file.
 
 use super::file::RecordingFile;
-use super::{Origin, RecordingContext, RecordingEnd, RecordingError};
-use crate::storage::journal::record;
-use crate::storage::{Change, Image, Revision, Store};
-use flyball_core::GroupResource;
-use parking_lot::{Condvar, Mutex};
+use super::{RecordingContext, RecordingError};
+use crate::storage::record;
+use crate::storage::recorded::{Origin, RecordingEnd};
+use crate::storage::recorder_queue::{QueuedRecord, RecorderQueue};
+use crate::storage::{Image, Revision, Store};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fs, io};
 
-/// Maximum number of bytes of writes that wait for the disk.
-const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// Bytes of a queued write beside its object.
-const QUEUED_BYTES: usize = 512;
-
 /// A recorder. Its thread runs until the recorder is dropped, and then writes the queue and the end of the file.
 #[derive(Debug)]
 pub(in crate::storage) struct Recorder {
     queue: Arc<RecorderQueue>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// The writes that are not in the file yet.
-#[derive(Debug, Default)]
-pub(in crate::storage) struct RecorderQueue {
-    state: Mutex<QueueState>,
-    /// Wakes the thread.
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct QueueState {
-    queue: VecDeque<QueuedRecord>,
-    bytes: usize,
-    /// Set when no more records are accepted.
-    end: Option<RecordingEnd>,
-}
-
-#[derive(Debug)]
-enum QueuedRecord {
-    Change(GroupResource, Change),
-    Origin(Arc<Origin>),
-}
-
-impl RecorderQueue {
-    /// Adds a committed write. The caller holds the lock of the store, so that writes are in order.
-    pub(in crate::storage) fn push_change(&self, table: &GroupResource, change: &Change) {
-        let bytes = change.entry().body.len() + QUEUED_BYTES;
-        self.push(bytes, || QueuedRecord::Change(table.clone(), change.clone()));
-    }
-
-    /// Adds the origin of a write that was added before.
-    pub(in crate::storage) fn push_origin(&self, origin: &Arc<Origin>) {
-        self.push(QUEUED_BYTES, || QueuedRecord::Origin(origin.clone()));
-    }
-
-    fn push(&self, bytes: usize, record: impl FnOnce() -> QueuedRecord) {
-        let mut state = self.state.lock();
-        if state.end.is_some() {
-            return;
-        }
-        if state.bytes + bytes > MAX_QUEUED_BYTES {
-            state.end = Some(RecordingEnd::Overload);
-        } else {
-            state.bytes += bytes;
-            state.queue.push_back(record());
-        }
-        self.wake.notify_one();
-    }
-
-    /// Rejects further records.
-    fn stop(&self, end: RecordingEnd) {
-        self.state.lock().end.get_or_insert(end);
-        self.wake.notify_one();
-    }
-
-    /// Waits for records; returns the reason if there are no more.
-    fn next(&self) -> Result<VecDeque<QueuedRecord>, RecordingEnd> {
-        let mut state = self.state.lock();
-        self.wake.wait_while(&mut state, |state| state.queue.is_empty() && state.end.is_none());
-        state.bytes = 0;
-        let records = std::mem::take(&mut state.queue);
-        match state.end {
-            Some(end) if records.is_empty() => Err(end),
-            _ => Ok(records),
-        }
-    }
-
-    /// Drops all records.
-    fn clear(&self) {
-        drop(std::mem::take(&mut self.state.lock().queue));
-    }
 }
 
 impl Recorder {
@@ -151,11 +74,11 @@ fn run(mut file: RecordingFile, queue: &RecorderQueue, first: Revision) {
     // Later writes are not queued.
     queue.stop(RecordingEnd::Closed);
     queue.clear();
-    let path = file.path.display();
     let ended = match end {
         Ok(end) => file.end(end).map(|()| end),
         Err(error) => Err(error),
     };
+    let path = file.path.display();
     match ended {
         Ok(RecordingEnd::Closed | RecordingEnd::Open) => {}
         Ok(RecordingEnd::Limit) => tracing::warn!(

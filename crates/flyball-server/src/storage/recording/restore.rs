@@ -4,7 +4,7 @@ use super::reader::Part;
 use super::{Recording, RecordingError};
 use crate::limits;
 use crate::storage::entry::measure;
-use crate::storage::journal::record::{Record, key_of};
+use crate::storage::record::{Record, key_of};
 use crate::storage::table::Table;
 use crate::storage::{Entry, Image, Limits, Objects, Revision, Store, quarantine};
 use flyball_core::GroupResource;

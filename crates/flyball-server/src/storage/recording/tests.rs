@@ -3,10 +3,14 @@
 use super::file::RecordingFile;
 use super::*;
 use crate::data_dir::DataDir;
-use crate::storage::journal::frame::{FRAME, HEADER, Header};
-use crate::storage::journal::record;
+use crate::storage::Revision;
+use crate::storage::frame::{FRAME, HEADER, Header};
+use crate::storage::record;
+use crate::storage::recorded::{Origin, RecordingEnd};
+use crate::storage::recorder_queue::RecorderQueue;
 use crate::storage::tests::limits;
 use crate::storage::{Change, Entry, SelectableFields, Store};
+use flyball_core::time::Timestamp;
 use flyball_core::{GroupResource, Object, ObjectKey, Rng};
 use serde_json::json;
 use std::collections::BTreeMap;

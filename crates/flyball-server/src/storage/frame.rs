@@ -1,4 +1,4 @@
-//! Frames: the file format of the journal.
+//! Frames: the file format of the journal and of recordings.
 //!
 //! A file begins with a header. Each frame contains the records of one write to disk and is either valid or invalid as
 //! a whole. Its checksum covers its position and the file's salt, so that neither the content of objects nor remains of
@@ -18,17 +18,17 @@ use ring::digest::{Context, SHA256};
 
 const MAGIC: &[u8; 8] = b"flyball\n";
 const FORMAT: u32 = 1;
-pub(in crate::storage) const HEADER: usize = 52;
-pub(in crate::storage) const FRAME: usize = 28;
+pub(super) const HEADER: usize = 52;
+pub(super) const FRAME: usize = 28;
 /// Sector size: disks write sectors atomically.
 const SECTOR: usize = 512;
 
 /// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct Header {
+pub(super) struct Header {
     /// The number of the file.
-    pub(in crate::storage) number: u64,
-    pub(in crate::storage) salt: [u8; 16],
+    pub(super) number: u64,
+    pub(super) salt: [u8; 16],
 }
 
 type Sum = [u8; 16];
@@ -43,14 +43,14 @@ fn sum(parts: &[&[u8]]) -> Sum {
 }
 
 impl Header {
-    pub(in crate::storage) fn new(number: u64) -> std::io::Result<Self> {
+    pub(super) fn new(number: u64) -> std::io::Result<Self> {
         let mut salt = [0; 16];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut salt);
         filled.map_err(|_| std::io::Error::other("the operating system provides no randomness"))?;
         Ok(Self { number, salt })
     }
 
-    pub(in crate::storage) fn write(&self) -> Vec<u8> {
+    pub(super) fn write(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&FORMAT.to_le_bytes());
         bytes.extend_from_slice(&self.number.to_le_bytes());
@@ -60,7 +60,7 @@ impl Header {
         bytes
     }
 
-    pub(in crate::storage) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.get(..HEADER)?.split_at(HEADER - 16);
         if sum(&[head]) != rest || !head.starts_with(MAGIC) || head[8..12] != FORMAT.to_le_bytes() {
             return None;
@@ -73,7 +73,7 @@ impl Header {
     }
 
     /// Completes a frame for a position in the file: its payload follows an empty [`FRAME`].
-    pub(in crate::storage) fn seal(&self, at: u64, frame: &mut [u8]) {
+    pub(super) fn seal(&self, at: u64, frame: &mut [u8]) {
         let sum = self.sum(at, &frame[FRAME..]);
         let length = u32::try_from(frame.len() - FRAME).expect("batches are bounded");
         frame[..8].copy_from_slice(&self.salt[..8]);
@@ -82,13 +82,13 @@ impl Header {
     }
 
     /// Returns the length of the payload after the first bytes of a frame; `None` if it is not a frame of this file.
-    pub(in crate::storage) fn payload_length(&self, head: &[u8; FRAME]) -> Option<usize> {
+    pub(super) fn payload_length(&self, head: &[u8; FRAME]) -> Option<usize> {
         let length = usize::try_from(u32::from_le_bytes(array(&head[8..12])?)).ok()?;
         (head[..8] == self.salt[..8]).then_some(length)
     }
 
     /// Returns true if the checksum in the first bytes of a frame is that of its payload.
-    pub(in crate::storage) fn is_valid(&self, at: u64, head: &[u8; FRAME], payload: &[u8]) -> bool {
+    pub(super) fn is_valid(&self, at: u64, head: &[u8; FRAME], payload: &[u8]) -> bool {
         self.sum(at, payload) == head[12..]
     }
 
@@ -105,16 +105,16 @@ fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
 }
 
 /// A reader of the frames of a file.
-pub(in crate::storage) struct Frames<'b> {
+pub(super) struct Frames<'b> {
     header: Header,
     bytes: &'b [u8],
     /// The offset of the next frame; after the last one, the end of the valid part of the file.
-    pub(in crate::storage) at: usize,
+    pub(super) at: usize,
 }
 
 /// The next frame of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::storage) enum NextFrame<'b> {
+pub(super) enum NextFrame<'b> {
     Frame(&'b [u8]),
     /// Only zeros: the end of the file.
     End,
@@ -126,15 +126,15 @@ pub(in crate::storage) enum NextFrame<'b> {
 
 impl<'b> Frames<'b> {
     /// Opens a file for reading; `None` if it has no valid header.
-    pub(in crate::storage) fn of(bytes: &'b [u8]) -> Option<Self> {
+    pub(super) fn of(bytes: &'b [u8]) -> Option<Self> {
         Some(Self { header: Header::read(bytes)?, bytes, at: HEADER })
     }
 
-    pub(in crate::storage) fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &Header {
         &self.header
     }
 
-    pub(in crate::storage) fn next(&mut self) -> NextFrame<'b> {
+    pub(super) fn next(&mut self) -> NextFrame<'b> {
         if let Some(payload) = self.header.frame(self.bytes, self.at) {
             self.at += FRAME + payload.len();
             return NextFrame::Frame(payload);

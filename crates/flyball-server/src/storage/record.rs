@@ -12,12 +12,13 @@
 //! length, a little-endian u32. Selectable fields are not stored: they are derived from
 //! the body, by rules that may differ between releases.
 
-use crate::storage::{Change, Entry, Origin, Revision};
+use super::recorded::Origin;
+use super::{Change, Entry, Revision};
 use flyball_core::{GroupResource, ObjectKey};
 
 /// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::storage) enum Record<'b> {
+pub(super) enum Record<'b> {
     Put { revision: Revision, schema: u64, table: (&'b str, &'b str), key: &'b str, body: &'b [u8] },
     Remove { revision: Revision, table: (&'b str, &'b str), key: &'b str },
     End { revision: Revision, count: u64 },
@@ -26,7 +27,7 @@ pub(in crate::storage) enum Record<'b> {
 }
 
 /// Decodes a key.
-pub(in crate::storage) fn key_of(text: &str) -> ObjectKey {
+pub(super) fn key_of(text: &str) -> ObjectKey {
     match text.split_once('/') {
         Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
         None => ObjectKey::new(None, text),
@@ -44,7 +45,7 @@ fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Encodes the current state of an object.
-pub(in crate::storage) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
+pub(super) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
     out.push(1);
     number(out, entry.revision);
     number(out, entry.schema);
@@ -55,7 +56,7 @@ pub(in crate::storage) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &
 }
 
 /// Encodes a change of an object.
-pub(in crate::storage) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) {
+pub(super) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) {
     match change {
         Change::Put(entry) => put(out, table, entry),
         Change::Remove(last) => {
@@ -69,14 +70,14 @@ pub(in crate::storage) fn change(out: &mut Vec<u8>, table: &GroupResource, chang
 }
 
 /// Encodes the end of a complete snapshot.
-pub(in crate::storage) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
+pub(super) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
     out.push(3);
     number(out, revision);
     number(out, count);
 }
 
 /// Encodes the origin of a write.
-pub(in crate::storage) fn origin(out: &mut Vec<u8>, origin: &Origin) {
+pub(super) fn origin(out: &mut Vec<u8>, origin: &Origin) {
     out.push(4);
     number(out, origin.revision);
     number(out, origin.time.as_microsecond().cast_unsigned());
@@ -86,20 +87,20 @@ pub(in crate::storage) fn origin(out: &mut Vec<u8>, origin: &Origin) {
 }
 
 /// Encodes the end of a recording.
-pub(in crate::storage) fn stop(out: &mut Vec<u8>, reason: u8) {
+pub(super) fn stop(out: &mut Vec<u8>, reason: u8) {
     out.extend_from_slice(&[5, reason]);
 }
 
 /// The records of a payload, up to the first malformed one.
-pub(in crate::storage) struct Records<'b>(&'b [u8]);
+pub(super) struct Records<'b>(&'b [u8]);
 
 impl<'b> Records<'b> {
-    pub(in crate::storage) fn of(payload: &'b [u8]) -> Self {
+    pub(super) fn of(payload: &'b [u8]) -> Self {
         Self(payload)
     }
 
     /// Returns true if the payload was read completely.
-    pub(in crate::storage) fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.0.is_empty()
     }
 
