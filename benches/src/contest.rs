@@ -47,13 +47,13 @@ impl Work {
 
 #[derive(CustomResource, Deserialize, Serialize, Clone, Debug, JsonSchema)]
 #[kube(group = "bench.flyball.dev", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
-struct WidgetSpec {
+pub(crate) struct WidgetSpec {
     size: i64,
     payload: String,
 }
 
 #[derive(Deserialize, Serialize, Clone, Debug, Default, JsonSchema)]
-struct WidgetStatus {
+pub(crate) struct WidgetStatus {
     #[serde(default)]
     observed: i64,
 }
@@ -66,21 +66,48 @@ struct Measurement {
     mib: f64,
 }
 
+/// An API server that serves widgets, for processes with its kubeconfig.
+pub(crate) struct Arena {
+    folder: std::path::PathBuf,
+    pub(crate) kubeconfig: String,
+    pub(crate) client: Client,
+}
+
+impl Arena {
+    pub(crate) async fn start() -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("flyball-benches-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join("kubeconfig");
+        let options = Options::system()?;
+        let endpoint = Endpoint::bind(0, &options.clock).await?;
+        std::fs::write(&path, serde_json::to_string(&endpoint.kubeconfig("bench"))?)?;
+        let cluster = Cluster::new(options);
+        tokio::spawn(async move { endpoint.serve(&cluster, std::future::pending()).await });
+        let kubeconfig = path.to_str().ok_or("the path of the kubeconfig is no UTF-8")?.to_owned();
+        let client = connect(&kubeconfig).await?;
+        define(&client).await?;
+        Ok(Self { folder, kubeconfig, client })
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Returns the median.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 pub(crate) async fn compare(work: Work, runs: usize, sizes: &[usize]) -> Result<()> {
-    let folder = std::env::temp_dir().join(format!("cold-start-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let path = folder.join("kubeconfig");
-    let options = Options::system()?;
-    let endpoint = Endpoint::bind(0, &options.clock).await?;
-    std::fs::write(&path, serde_json::to_string(&endpoint.kubeconfig("bench"))?)?;
-    let cluster = Cluster::new(options);
-    tokio::spawn(async move { endpoint.serve(&cluster, std::future::pending()).await });
-    let path = path.to_str().ok_or("the path of the kubeconfig is no UTF-8")?;
-    let client = connect(path).await?;
-    define(&client).await?;
+    let arena = Arena::start().await?;
+    let (path, client) = (arena.kubeconfig.as_str(), &arena.client);
     if work == Work::Nothing {
         for n in sizes {
-            populate(&client, &format!("w{n}"), *n).await?;
+            populate(client, &format!("w{n}"), *n).await?;
         }
     }
 
@@ -95,7 +122,7 @@ pub(crate) async fn compare(work: Work, runs: usize, sizes: &[usize]) -> Result<
                     Work::Writes => format!("w{n}-{run}-{name}"),
                 };
                 if work == Work::Writes {
-                    populate(&client, &namespace, *n).await?;
+                    populate(client, &namespace, *n).await?;
                 }
                 let measured = run_one(work, name, path, &namespace, *n)?;
                 // The first run is a warm-up.
@@ -106,17 +133,12 @@ pub(crate) async fn compare(work: Work, runs: usize, sizes: &[usize]) -> Result<
         }
         let mut floor = None;
         for (name, figures) in CONTESTANTS.iter().zip(&all) {
-            let median = |of: fn(&Measurement) -> f64| {
-                let mut values: Vec<f64> = figures.iter().map(of).collect();
-                values.sort_by(f64::total_cmp);
-                values[values.len() / 2]
-            };
+            let median = |of: fn(&Measurement) -> f64| median(figures.iter().map(of).collect());
             let [seconds, cpu, mib] = [median(|f| f.seconds), median(|f| f.cpu), median(|f| f.mib)];
             let ratio = seconds / *floor.get_or_insert(seconds);
             println!("{n:>7} {name:8} {seconds:>9.3} {ratio:>7.2} {cpu:>9.3} {mib:>9.1}");
         }
     }
-    std::fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
@@ -142,7 +164,7 @@ async fn define(client: &Client) -> Result<()> {
     Err("widgets are not served".into())
 }
 
-async fn populate(client: &Client, namespace: &str, n: usize) -> Result<()> {
+pub(crate) async fn populate(client: &Client, namespace: &str, n: usize) -> Result<()> {
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     post(client, "/api/v1/namespaces", &made).await?;
     let path = format!("/apis/bench.flyball.dev/v1/namespaces/{namespace}/widgets?fieldManager=bench");
@@ -187,14 +209,18 @@ impl Goal {
     }
 }
 
-fn finish() -> ! {
-    let ended = now();
+/// Returns the CPU time of this process in seconds.
+pub(crate) fn cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let nanos = tasks.filter_map(|task| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<f64>().ok()
     });
-    let cpu = nanos.sum::<f64>() / 1e9;
+    nanos.sum::<f64>() / 1e9
+}
+
+fn finish() -> ! {
+    let (ended, cpu) = (now(), cpu_seconds());
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<f64>().ok());
@@ -259,7 +285,7 @@ async fn floor(work: Work, client: Client, namespace: &str, goal: Goal) -> Resul
     finish();
 }
 
-fn map_of(widget: &Widget) -> ConfigMap {
+pub(crate) fn map_of(widget: &Widget) -> ConfigMap {
     let data = [("size".to_owned(), widget.spec.size.to_string())].into();
     let metadata = ObjectMeta { name: widget.metadata.name.clone(), ..ObjectMeta::default() };
     ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
@@ -280,6 +306,11 @@ async fn write(client: &Client, widget: &Widget) -> kube::Result<()> {
     Ok(())
 }
 
+/// Returns the status of a reconciled widget.
+pub(crate) fn status_of(widget: &Widget) -> WidgetStatus {
+    WidgetStatus { observed: widget.spec.size }
+}
+
 struct Widgets(Work, Goal);
 
 impl flyball::Reconcile for Widgets {
@@ -288,7 +319,7 @@ impl flyball::Reconcile for Widgets {
     async fn reconcile(&self, widget: &Widget, cx: &flyball::Context<Widget>) -> flyball::Result<flyball::Action> {
         if self.0 == Work::Writes {
             cx.apply(&map_of(widget)).await?;
-            cx.set_status(&WidgetStatus { observed: widget.spec.size }).await?;
+            cx.set_status(&status_of(widget)).await?;
         }
         self.1.reached(widget.name_any());
         Ok(flyball::Action::done())

@@ -1,19 +1,30 @@
 //! Four operators in one process whose controllers cause each other, for the tests of `flyball why`.
 //!
 //! A Service determines a ConfigMap, which determines a Deployment, which determines a PodDisruptionBudget. The fourth
-//! operator has no permissions, so that its watch fails.
+//! operator has no permissions, so that its watch fails. With `CHAIN_ABSENT`, the first operator owns a kind that is not
+//! installed; with `CHAIN_LATE`, the cache of the second one observes Deployments late.
 
 use flyball::{
-    Action, Cache, Context, Controller, Error, LeaderElection, MetricsServer, Operator, Predicate, Reconcile, Result,
-    RunError,
+    Action, Cache, Context, Controller, Error, Kind, LeaderElection, MetricsServer, Operator, Predicate, Reconcile,
+    Result, RunError,
 };
+use futures_util::StreamExt;
+use http::{Request, Response};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::ResourceExt;
+use kube::client::Body;
+use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use std::time::Duration;
+use tower::service_fn;
+
+/// Delay of events with `CHAIN_LATE`: less than the time for which a key is held.
+const LATE: Duration = Duration::from_secs(8);
 
 /// Creates an object of a type from JSON.
 fn object<T: DeserializeOwned>(value: Value) -> Result<T> {
@@ -92,10 +103,15 @@ impl Reconcile for Keys {
 
 /// Returns the operators, which serve their pages at the addresses.
 fn operators(addresses: &[String]) -> Vec<Operator> {
+    let shops = Controller::new(Shops).owns::<ConfigMap>();
+    let shops = match std::env::var_os("CHAIN_ABSENT") {
+        Some(_) => shops.dynamic(&Kind::new("example.com", "v1", "Gadget")).owns(),
+        None => shops,
+    };
     let shops = Operator::new("shop-operator")
         .version("1.2.0")
         .cache(Cache::<Service>::new().labels("app=shop"))
-        .controller(Controller::new(Shops).owns::<ConfigMap>());
+        .controller(shops);
     let configs = Operator::new("config-operator").controller(Controller::new(Configs).owns::<Deployment>());
     let budgets = Controller::new(Budgets).filter::<Deployment>(Predicate::generation()).owns::<PodDisruptionBudget>();
     let budgets = Operator::new("budget-operator").namespace("default").controller(budgets);
@@ -111,6 +127,31 @@ fn operators(addresses: &[String]) -> Vec<Operator> {
     [shops, configs, budgets, keys].into_iter().zip(addresses).map(serve).collect()
 }
 
+/// Delays the events of watches of Deployments, as a slow connection does.
+fn late(client: Client) -> Client {
+    let send = move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let is_late = is_watch && request.uri().path().ends_with("/deployments");
+            let response = client.send(request).await?;
+            if !is_late {
+                return Ok::<_, kube::Error>(response);
+            }
+            let (head, body) = response.into_parts();
+            let delayed = body.into_data_stream().then(|data| async {
+                let has_event = |data: &[u8]| data.windows(7).any(|word| word == b"\"ADDED\"");
+                if data.as_ref().is_ok_and(|data| has_event(data)) {
+                    tokio::time::sleep(LATE).await;
+                }
+                data.map(Frame::data)
+            });
+            Ok(Response::from_parts(head, Body::wrap_body(StreamBody::new(delayed))))
+        }
+    };
+    Client::new(service_fn(send), "default")
+}
+
 async fn run() -> Result<(), RunError> {
     let addresses: Vec<String> = std::env::args().skip(1).collect();
     let config = kube::Config::infer().await.expect("a cluster");
@@ -119,6 +160,11 @@ async fn run() -> Result<(), RunError> {
         let mut config = config.clone();
         if at == 3 {
             config.auth_info.impersonate = Some("nobody".into());
+        }
+        if at == 1 && std::env::var_os("CHAIN_LATE").is_some() {
+            let client = flyball::connect(config).expect("a client");
+            running.spawn(operator.run(late(client), std::future::pending()));
+            continue;
         }
         running.spawn(operator.run_at(config, std::future::pending()));
     }

@@ -35,6 +35,7 @@ mod olm;
 mod operate;
 mod rbac;
 mod render;
+mod replay;
 mod run;
 mod scorecard;
 mod supervise;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Why(why::WhyArgs),
     Trace(trace::TraceArgs),
     Console(console::ConsoleArgs),
+    Replay(replay::ReplayArgs),
     Get(get::GetArgs),
     Apply(apply::ApplyArgs),
     Delete(delete::DeleteArgs),
@@ -128,6 +130,7 @@ impl Command {
             Self::Why(args) => why::cmd_why(&args),
             Self::Trace(args) => trace::cmd_trace(&args),
             Self::Console(args) => console::cmd_console(&args),
+            Self::Replay(args) => return replay::cmd_replay(args),
             Self::Get(args) => get::cmd_get(&args),
             Self::Apply(args) => apply::cmd_apply(&args),
             Self::Delete(args) => delete::cmd_delete(&args),

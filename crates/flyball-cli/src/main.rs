@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     };
     // An operator has a log of its own.
     if !cli.command.has_own_log() {
-        log(cli.verbose, matches!(cli.command, Command::Cluster(_)));
+        log(cli.verbose, matches!(cli.command, Command::Cluster(_) | Command::Replay(_)));
     }
     end(cli.command.run(cli.verbose))
 }

@@ -5,8 +5,9 @@ use crate::controllers::{self, Controllers, Environment, OnPanic};
 use crate::metrics::Metrics;
 use crate::node::{ContainerRule, Program, Rules, SimulatedProgram};
 use flyball_core::{Clock, GroupResource, Rng};
-use flyball_server::{DataDir, DataDirError, Options, Server, User};
+use flyball_server::{DataDir, DataDirError, Options, Recording, RecordingError, Server, User};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An embedded Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
@@ -67,12 +68,53 @@ impl Cluster {
         Ok(Self::around(Server::open(options, directory)?, clock, rng))
     }
 
+    /// Creates a cluster with the objects, resource versions and revision of a recording as of one of its revisions.
+    /// It is in memory only: see [`Server::replay`].
+    ///
+    /// # Errors
+    ///
+    /// If the revision is not recorded, or the recording is damaged or has invalid entries.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let path = std::env::temp_dir().join(format!("flyball-doc-recording-{}", std::process::id()));
+    /// use flyball_cluster::{Cluster, Options, Recording};
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use kube::{Api, api::DeleteParams};
+    ///
+    /// let cluster = Cluster::new(Options::system()?);
+    /// cluster.record(&path, 64 << 20)?;
+    /// let before = cluster.server().revision();
+    /// Api::<Namespace>::all(cluster.admin()).delete("kube-public", &DeleteParams::default()).await?;
+    /// cluster.close();
+    ///
+    /// let replayed = Cluster::replay(Options::system()?, &Recording::open(&path)?, before)?;
+    /// let found = Api::<Namespace>::all(replayed.admin()).get("kube-public").await?;
+    /// assert_eq!(found.metadata.deletion_timestamp, None);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn replay(options: Options, recording: &Recording, revision: u64) -> Result<Self, RecordingError> {
+        let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
+        Ok(Self::around(Server::replay(options, recording, revision)?, clock, rng))
+    }
+
+    /// Records all objects and all further writes in a new file of at most `limit` bytes: see [`Server::record`].
+    ///
+    /// # Errors
+    ///
+    /// If the file exists or cannot be written, the objects exceed the limit, or the cluster is recorded already.
+    pub fn record(&self, path: &Path, limit: u64) -> Result<(), RecordingError> {
+        self.server.record(path, limit)
+    }
+
     fn around(server: Server, clock: Clock, rng: Rng) -> Self {
         let (metrics, rules) = (Metrics::default(), Rules::default());
         Self { server, clock, rng, certificate: None, metrics, rules, program: None, on_panic: None, collected: None }
     }
 
-    /// Releases the data directory, if there is one; further writes are rejected. See [`Server::close`].
+    /// Ends the recording, if there is one, and releases the data directory, if there is one; then further writes are
+    /// rejected. See [`Server::close`].
     pub fn close(&self) {
         self.server.close();
     }

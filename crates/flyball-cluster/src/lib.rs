@@ -42,8 +42,9 @@ pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
 pub use flyball_server::{
-    Body, Caller, DataDir, DataDirError, Dialer, OpeningStage, Options, Server, StoredChange, StoredObject, User,
-    WebhookCall, WebhookFuture,
+    Body, Caller, DataDir, DataDirError, Dialer, OpeningStage, Options, RecordedOrigin, RecordedWrite, Recording,
+    RecordingEnd, RecordingError, RecordingHistory, Server, StoredChange, StoredObject, User, WebhookCall,
+    WebhookFuture,
 };
 pub use inventory::Inventory;
 pub use metrics::Metrics;

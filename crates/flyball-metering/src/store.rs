@@ -30,6 +30,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Name of the progress since which usage was collected; absent if it is not known.
+pub const USAGE_SINCE: &str = "usage-since";
+/// Name of the progress up to which usage was collected; absent if it is not known.
+pub const USAGE_UNTIL: &str = "usage-until";
 /// Name of the progress up to which state is known: levels of all subjects.
 pub const STATE: &str = "state";
 /// Name of the database in the data directory.

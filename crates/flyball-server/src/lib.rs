@@ -58,4 +58,5 @@ pub use kinds::built_in_schema;
 pub use response::Body;
 pub use serve::serve;
 pub use server::{Options, Server, Snapshot, StoredChange, StoredObject};
+pub use storage::{RecordedOrigin, RecordedWrite, Recording, RecordingEnd, RecordingError, RecordingHistory};
 pub use webhook::{Caller, ResponseMemory, WebhookCall, WebhookFuture, WebhookResponse};

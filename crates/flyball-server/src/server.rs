@@ -30,10 +30,11 @@ use crate::dial::Dialer;
 use crate::metrics::Requests;
 use crate::openapi::Documents;
 use crate::registry::Registry;
-use crate::storage::{Limits, Store};
+use crate::storage::{Limits, Recording, RecordingError, Store};
 use crate::watch::Readers;
 use crate::webhook::{Caller, OfflineCaller, Webhooks};
 use flyball_core::{Clock, Rng};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The configuration of a server.
@@ -165,7 +166,33 @@ impl Server {
         Ok(Self(state::open(options, directory)?))
     }
 
-    /// Releases the data directory, if there is one, with all acknowledged writes. Further writes are rejected.
+    /// Creates a server with the objects, resource versions and revision of a recording as of one of its revisions.
+    ///
+    /// It is in memory only. As after a restart, watches and lists from earlier versions are rejected with 410. Tokens
+    /// are signed with [`Options::secret`]: those of the recorded server are not valid.
+    ///
+    /// # Errors
+    ///
+    /// If the revision is not recorded, or the recording is damaged or has invalid entries.
+    #[doc(alias = "time travel")]
+    pub fn replay(options: Options, recording: &Recording, revision: u64) -> Result<Self, RecordingError> {
+        Ok(Self(state::replay(options, recording, revision)?))
+    }
+
+    /// Records all objects, and all further writes with their origin, in a new file, which only its owner can read.
+    ///
+    /// The recording ends with [`Server::close`]. It ends earlier, with a warning in the log, when the next write would
+    /// exceed `limit` bytes, or the disk is full or too slow: the server continues.
+    ///
+    /// # Errors
+    ///
+    /// If the file exists or cannot be written, the objects exceed the limit, or the server is recorded already.
+    pub fn record(&self, path: &Path, limit: u64) -> Result<(), RecordingError> {
+        self.0.registry.store.record(path, limit)
+    }
+
+    /// Ends the recording, if there is one, and releases the data directory, if there is one, with all acknowledged
+    /// writes. Then further writes are rejected.
     ///
     /// Dropping the last clone of the server does the same, but clients may hold clones for longer.
     pub fn close(&self) {

@@ -11,11 +11,16 @@
 //! entry is immutable; the window contains every event after its start, in order.
 
 mod entry;
+mod frame;
 mod identity;
 mod journal;
 mod notifier;
 mod past;
 mod pending;
+mod record;
+mod recorded;
+mod recorder_queue;
+mod recording;
 mod shared;
 mod sizes;
 mod table;
@@ -26,6 +31,9 @@ mod tests;
 pub(crate) use entry::{Entry, EntryError, SelectableFields};
 pub(crate) use notifier::WriteNotifier;
 pub(crate) use pending::PendingEntries;
+pub(crate) use recorded::Origin;
+pub use recorded::RecordingEnd;
+pub use recording::{RecordedOrigin, RecordedWrite, Recording, RecordingError, RecordingHistory};
 pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits, Objects};
 
@@ -33,6 +41,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
 use journal::{Journal, RecoveredContent};
 use parking_lot::{Mutex, MutexGuard};
+use recording::Recorder;
 use shared::{SharedStore, Write, WriteState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,6 +109,7 @@ pub(crate) enum Error {
 pub(crate) struct Store {
     shared: Arc<SharedStore>,
     journal: Mutex<Option<Journal>>,
+    recorder: Mutex<Option<Recorder>>,
 }
 
 /// The objects of a list, and its revision.
@@ -160,7 +170,8 @@ impl Store {
 
     /// Creates a store from an image, in memory.
     pub(crate) fn of(image: Image, limits: Limits) -> Self {
-        Self { shared: Arc::new(SharedStore::new(image, limits)), journal: Mutex::default() }
+        let shared = Arc::new(SharedStore::new(image, limits));
+        Self { shared, journal: Mutex::default(), recorder: Mutex::default() }
     }
 
     /// Recovers the store of a directory. Writes are not journaled before [`Store::keep`].
@@ -206,9 +217,10 @@ impl Store {
     }
 
     /// Stops journaling: waits until pending writes are on disk, and releases the directory. Further writes are
-    /// rejected.
+    /// rejected. A recording ends as well.
     pub(crate) fn close(&self) {
         drop(self.journal().take());
+        self.end_recording();
     }
 
     /// Returns true if there is a journal.

@@ -43,6 +43,7 @@ pub(crate) struct Ledger {
     filtered: Mutex<VecDeque<FilteredChange>>,
     flaps: Mutex<FlapDetector>,
     flap_counter: Counter,
+    is_enabled: bool,
 }
 
 /// The reconciles, in two rings: those that change nothing are frequent, and must not evict the others.
@@ -70,7 +71,17 @@ impl Ledger {
             quiet: Ring::new(MAX_RECONCILES, MAX_QUIET_BYTES),
             sequence: 0,
         };
-        Self { rings: Mutex::new(rings), filtered: Mutex::default(), flaps: Mutex::default(), flap_counter }
+        Self { rings: Mutex::new(rings), filtered: Mutex::default(), flaps: Mutex::default(), flap_counter, is_enabled: true }
+    }
+
+    /// Enables or disables it: a disabled ledger, the baseline of benchmarks, is not called.
+    pub(crate) fn enabled(self, is_enabled: bool) -> Self {
+        Self { is_enabled, ..self }
+    }
+
+    /// Returns true if reconciles with their reads, writes and changed fields are recorded.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.is_enabled
     }
 
     /// Adds a reconcile that ended.

@@ -7,8 +7,14 @@ mod down;
 mod list;
 mod node;
 mod record;
+mod serving;
 mod status;
 mod up;
+
+pub(crate) use record::{Files, Record, Replayed};
+pub(crate) use serving::{
+    Purpose, ServingArgs, absolute, endpoint_error, print_context, raise_file_limit, run, write_record,
+};
 
 use crate::error::Result;
 use clap::{Args, Subcommand};
@@ -44,7 +50,7 @@ impl ClusterNameArgs {
     }
 }
 
-fn parse_name(name: &str) -> Result<String, String> {
+pub(crate) fn parse_name(name: &str) -> Result<String, String> {
     match flyball_core::names::dns_label(name).first() {
         None => Ok(name.to_owned()),
         Some(why) => Err(why.clone()),

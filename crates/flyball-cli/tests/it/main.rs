@@ -28,6 +28,7 @@ mod provenance;
 mod proxy;
 mod public_charts;
 mod registry;
+mod replay;
 mod run;
 mod samples;
 mod scaffold;

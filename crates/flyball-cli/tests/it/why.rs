@@ -215,6 +215,33 @@ fn follower_and_missing_kind_are_explained() {
 }
 
 #[test]
+fn missing_definition_and_barrier_are_explained() {
+    let operators = Operators::start("why-late", &[("CHAIN_ABSENT", "1"), ("CHAIN_LATE", "1")], |_| {});
+    operators.apply("shop.yaml", SHOP);
+    let absent = "the kind gadgets is not installed: the operator waits for its CustomResourceDefinition";
+    let answer = operators.until(&["service/shop", "--not"], has_reason("crdAbsent"));
+    assert!(answer.to_string().contains(absent), "{answer:#}");
+    let text = operators.why(&["service/shop", "--not"]).ok().out;
+    assert!(text.contains("crdAbsent") && text.contains("shop-operator"), "{text}");
+
+    // The Deployment that the reconcile created has not reached the cache yet.
+    let answer = operators.until(&["configmap/shop", "--not"], has_reason("barrier"));
+    let reason = answer["reasons"].as_array().unwrap().iter().find(|reason| reason["reason"] == "barrier").unwrap();
+    assert!(reason["text"].as_str().unwrap().contains("until the cache shows deployment/shop"), "{answer:#}");
+    assert_eq!((&reason["operator"], &reason["controller"]), (&"config-operator".into(), &"configmap".into()));
+    assert!(reason["until"].is_string(), "{answer:#}");
+    let is_over = |answer: &Value| has_reason("upToDate")(answer) && !has_reason("barrier")(answer);
+    operators.until(&["configmap/shop", "--not"], is_over);
+
+    let definition = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: \
+                      gadgets.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: gadgets, \
+                      kind: Gadget}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: \
+                      {type: object}}}]}}";
+    operators.apply("gadgets.yaml", definition);
+    operators.until(&["service/shop", "--not"], |answer| !has_reason("crdAbsent")(answer));
+}
+
+#[test]
 fn invalid_questions_are_usage_errors() {
     let home = Home::new("why-usage");
     home.run(&["cluster", "up", "--quiet"]).ok();

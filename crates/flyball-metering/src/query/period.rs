@@ -1,7 +1,8 @@
 //! The SQL that adds up levels and usage over a period.
 //!
 //! Whole days are read from day buckets, the hours before and after them from hour buckets, and the rest from buckets
-//! of 5 minutes as long as they exist. A bucket that lies in the period in part counts in proportion.
+//! of 5 minutes as long as they exist. A bucket that lies in the period in part counts in proportion: to the part of it
+//! in which usage was collected, if that is known, otherwise to all of it.
 
 use crate::meter::Meter;
 use crate::store::OPEN;
@@ -17,6 +18,10 @@ pub(super) struct Period {
     pub(super) state_until: i64,
     /// Time since which buckets of 5 minutes exist.
     pub(super) fine_since: i64,
+    /// Time since which usage was collected, 0 if it is not known.
+    pub(super) usage_since: i64,
+    /// Time up to which usage was collected, the maximum if it is not known.
+    pub(super) usage_until: i64,
 }
 
 impl Period {
@@ -42,9 +47,9 @@ impl Period {
 
     /// Returns a query for series, bucket, amount and seconds.
     pub(super) fn usage_parts(&self, meter: Meter) -> String {
-        let parts: Vec<String> = self.segments().into_iter().map(|segment| segment.sql(meter)).collect();
+        let parts: Vec<String> = self.segments().into_iter().map(|segment| segment.sql(meter, self)).collect();
         match parts.is_empty() {
-            true => Segment { length: 300, since: self.since, until: self.since }.sql(meter),
+            true => Segment { length: 300, since: self.since, until: self.since }.sql(meter, self),
             false => parts.join(" UNION ALL "),
         }
     }
@@ -89,7 +94,7 @@ struct Segment {
 }
 
 impl Segment {
-    fn sql(&self, meter: Meter) -> String {
+    fn sql(&self, meter: Meter, period: &Period) -> String {
         let (length, since, until, meter) = (self.length, self.since, self.until, meter.id());
         let (first, last) = (since.div_euclid(length), -(-until).div_euclid(length));
         let range =
@@ -97,9 +102,12 @@ impl Segment {
         if since % length == 0 && until % length == 0 {
             return format!("SELECT series, bucket * {length} AS bucket, {length} AS length, amount, seconds {range}");
         }
-        let from = format!("max({since} - bucket * {length}, 0)");
-        let to = format!("min({until} - bucket * {length}, {length})");
-        let part = |column: &str| format!("portion({column}, {length}, {from}, {to}) AS {column}");
+        // The part of the bucket in which usage was collected, and the part of that in the period.
+        let begin = format!("max(bucket * {length}, {})", period.usage_since);
+        let end = format!("min(bucket * {length} + {length}, {})", period.usage_until);
+        let from = format!("max({since} - {begin}, 0)");
+        let to = format!("max(min({until}, {end}) - {begin}, {from})");
+        let part = |column: &str| format!("portion({column}, {end} - {begin}, {from}, {to}) AS {column}");
         let (amount, seconds) = (part("amount"), part("seconds"));
         format!("SELECT series, bucket * {length} AS bucket, {length} AS length, {amount}, {seconds} {range}")
     }
@@ -110,7 +118,8 @@ mod tests {
     use super::*;
 
     fn check(since: i64, until: i64, fine_since: i64, expected: &[(i64, i64, i64)]) {
-        let segments = Period { since, until, state_until: until, fine_since }.segments();
+        let segments = Period { since, until, state_until: until, fine_since, usage_since: 0, usage_until: i64::MAX };
+        let segments = segments.segments();
         let segments: Vec<_> = segments.iter().map(|part| (part.length, part.since, part.until)).collect();
         assert_eq!(segments, expected);
     }

@@ -4,7 +4,7 @@ use super::functions::{SharedInputs, Value, register};
 use super::period::Period;
 use super::sandbox::{self, Budget, MAX_INSTRUCTIONS, check_text};
 use super::{Column, Definition, Error, InputDefinition, InputKind, MAX_DEPTH, MAX_RESULT_BYTES, MAX_ROWS, views};
-use crate::store::{Cell, FINE_SINCE, STATE, Store};
+use crate::store::{Cell, FINE_SINCE, STATE, Store, USAGE_SINCE, USAGE_UNTIL};
 use flyball_core::time::parse_rfc3339;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, Statement};
@@ -105,6 +105,8 @@ pub(crate) fn run_within(store: &Store, request: &Request<'_>, instructions: u64
         until: request.until,
         state_until: store.progress(STATE)?.unwrap_or(request.since),
         fine_since: store.progress(FINE_SINCE)?.unwrap_or(0),
+        usage_since: store.progress(USAGE_SINCE)?.unwrap_or(0),
+        usage_until: store.progress(USAGE_UNTIL)?.unwrap_or(i64::MAX),
     };
     let mut connection = store.reader()?;
     let failed = |source| Error::Sql { query: request.query.name.clone(), source };

@@ -25,6 +25,21 @@ pub struct Sample {
     pub amount: i64,
 }
 
+impl Sample {
+    /// Returns the part after a time, with its portion of the amount; `None` if there is none.
+    pub fn after(self, time: i64) -> Option<Self> {
+        let length = self.until - self.since;
+        match time {
+            time if time <= self.since => Some(self),
+            time if time < self.until => {
+                let amount = portion(self.amount, length, time - self.since, length);
+                Some(Self { since: time, amount, ..self })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {

@@ -4,7 +4,7 @@ use crate::trace::{Directory, column, report};
 use flyball_metering::collect::{Collector, Event};
 use flyball_metering::meter::{Meter, Subject};
 use flyball_metering::observation::{Observation, OwnerReference};
-use flyball_metering::store::{STATE, Sample, Series, Store};
+use flyball_metering::store::{STATE, Sample, Series, Store, USAGE_SINCE, USAGE_UNTIL};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::{Value, json};
 
@@ -185,6 +185,35 @@ fn two_hours_without_the_operator_are_bridged() {
     let of = |name: &str| column(&usage, &["pod"], name)[&vec!["stays".to_owned()]];
     assert_eq!(of("pod_usage_cpu_core_microseconds"), 180_000_000);
     assert_eq!((of("observed_seconds"), of("missing_seconds")), (180, i128::from(4 * HOUR - 180)));
+}
+
+#[test]
+fn usage_of_the_collected_part_of_a_bucket_counts_completely() {
+    let world = World::new();
+    let sample = |since, until, amount| Sample {
+        series: Series::new(Subject::Pod, "u1", "shop", "web"),
+        meter: Meter::PodCpuUsage,
+        since,
+        until,
+        amount,
+    };
+    // The window of the first value began before the watch at 1000.
+    assert_eq!(sample(900, 990, 90).after(1000), None);
+    let first = sample(970, 1030, 600).after(1000).unwrap();
+    assert_eq!(first, sample(1000, 1030, 300));
+    world.store.import(&[first, sample(1030, 1210, 1800)]).unwrap();
+    let usage = |since, until| {
+        let report = report(&world.store, "pod-cpu-usage", since, until);
+        let of = |name: &str| column(&report, &["pod"], name)[&vec!["web".to_owned()]];
+        (of("pod_usage_cpu_core_microseconds"), of("observed_seconds"))
+    };
+    // Nothing is known about the collection: buckets count in proportion.
+    assert_eq!(usage(1000, 1210), (1337, 134));
+    world.store.set_progress(USAGE_SINCE, 1000).unwrap();
+    world.store.set_progress(USAGE_UNTIL, 1210).unwrap();
+    assert_eq!(usage(1000, 1210), (2100, 210));
+    assert_eq!(usage(900, 1500), (2100, 210));
+    assert_eq!(usage(1000, 1100), (1000, 100));
 }
 
 #[test]

@@ -118,9 +118,8 @@ impl Registry {
                 self.bounded_entry(resource, &key, object.clone(), 0, Some(&entry)).map_err(to_status)?;
                 WrittenObject::Unstored(Box::new(object))
             } else {
-                match self.store_change(&target.resource, &key, &entry, object, live).await? {
+                match self.store_change(target, &entry, object, live, writer).await? {
                     Ok(WrittenObject::Stored(entry)) => {
-                        self.writes.record(target, &key, entry.revision, writer, self.clock.now());
                         WrittenObject::Stored(self.codec.convert(resource, entry).await?)
                     }
                     Ok(written) => written,
@@ -167,17 +166,18 @@ impl Registry {
     /// Stores a changed object, or removes one whose last finalizer was removed.
     async fn store_change(
         &self,
-        resource: &Arc<Resource>,
-        key: &ObjectKey,
+        target: &Target,
         entry: &Arc<Entry>,
         object: Object,
         live: Object,
+        writer: &Writer<'_>,
     ) -> Result<Result<WrittenObject, storage::Error>, Status> {
+        let (resource, key) = (&target.resource, &entry.key);
         let is_released = is_released(resource, &object, &live);
         drop(live);
         if is_released {
             // Watches receive the last stored object, the writer the changed one.
-            let last = self.remove_stored(resource, key, entry).await;
+            let last = self.remove_stored(target, entry, writer).await;
             return Ok(last.map(|_| WrittenObject::Unstored(Box::new(object))));
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;
@@ -185,6 +185,7 @@ impl Registry {
         let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         Ok(stored.map(|entry| {
             self.note_written(resource);
+            self.record_write(target, key, entry.revision, writer);
             WrittenObject::Stored(entry)
         }))
     }

@@ -73,7 +73,7 @@ impl Registry {
         match self.store.put(&resource.table, &key, None, make).await {
             Ok(entry) => {
                 self.note_written(resource);
-                self.writes.record(target, &key, entry.revision, writer, self.clock.now());
+                self.record_write(target, &key, entry.revision, writer);
                 let entry = self.codec.convert(resource, entry).await?;
                 Ok(Outcome { object: WrittenObject::Stored(entry), created: true })
             }

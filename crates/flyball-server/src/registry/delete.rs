@@ -45,7 +45,7 @@ impl Registry {
         let key = target.key();
         loop {
             if let Some(entry) = self.store.quarantined(&target.resource.table, &key) {
-                return self.delete_unreadable(target, &entry, options).await;
+                return self.delete_unreadable(target, &entry, options, writer).await;
             }
             let entry = self.get(&target.resource, &key)?;
             let live = self.live(&target.resource, &entry).await?;
@@ -53,7 +53,7 @@ impl Registry {
             let attributes = Attributes::of_deletion(target, options, writer).with_name(name).with_old(&live);
             self.admission.admit(&attributes, None).await?;
             self.admission.validate(&attributes, None).await?;
-            match self.delete_once(&target.resource, &key, &entry, live, options).await? {
+            match self.delete_once(target, &entry, live, options, writer).await? {
                 Err(storage::Error::Changed) => {}
                 Err(error) => return Err(Status::internal(error)),
                 Ok(deleted) => return Ok(deleted),
@@ -67,6 +67,7 @@ impl Registry {
         target: &Target,
         entry: &Arc<Entry>,
         options: &DeleteOptions,
+        writer: &Writer<'_>,
     ) -> Result<DeletionResult, Status> {
         let mut object = Object::default();
         object.set_kind(&target.resource.kind);
@@ -85,18 +86,20 @@ impl Registry {
             storage::Error::Changed => Status::stale(&target.resource.group_resource(), target.name()),
             error => Status::internal(error),
         })?;
+        self.record_write(target, &entry.key, removed.revision, writer);
         object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
         Ok(DeletionResult::Gone(Box::new(object)))
     }
 
     async fn delete_once(
         &self,
-        resource: &Arc<Resource>,
-        key: &ObjectKey,
+        target: &Target,
         entry: &Arc<Entry>,
         live: Object,
         options: &DeleteOptions,
+        writer: &Writer<'_>,
     ) -> Result<Result<DeletionResult, storage::Error>, Status> {
+        let (resource, key) = (&target.resource, &entry.key);
         let graceful = resource.deletion().and_then(|deletion| deletion.grace);
         let grace = graceful.map_or(0, |grace| grace(&live, options.grace_period_seconds));
         let finalizers = finalizers_for(resource, &live, options.propagation);
@@ -115,7 +118,7 @@ impl Registry {
             return Ok(if options.dry_run {
                 Ok(DeletionResult::Gone(Box::new(object)))
             } else {
-                self.remove_entry(resource, key, entry, object).await
+                self.remove_entry(target, entry, object, writer).await
             });
         }
         let mut object = with_finalizers(live.clone());
@@ -134,7 +137,7 @@ impl Registry {
             }));
         }
         if is_unchanged {
-            return Ok(self.remove_entry(resource, key, entry, object).await);
+            return Ok(self.remove_entry(target, entry, object, writer).await);
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;
         // Oversized objects can be deleted.
@@ -143,9 +146,10 @@ impl Registry {
         match stored {
             Ok(entry) => {
                 self.note_written(resource);
+                self.record_write(target, key, entry.revision, writer);
                 if ends {
                     let marked = self.codec.decode(resource, &entry)?;
-                    let removed = self.remove_entry(resource, key, &entry, marked.clone()).await;
+                    let removed = self.remove_entry(target, &entry, marked.clone(), writer).await;
                     // A controller may have removed the marked object first, and another one may have been created
                     // since. That one must not be deleted.
                     let is_marked = |now: Arc<Entry>| now.object().is_ok_and(|now| now.uid() == marked.uid());
@@ -164,12 +168,12 @@ impl Registry {
     /// Removes an object from the store; returns it with the revision of its removal.
     async fn remove_entry(
         &self,
-        resource: &Arc<Resource>,
-        key: &ObjectKey,
+        target: &Target,
         entry: &Arc<Entry>,
         mut object: Object,
+        writer: &Writer<'_>,
     ) -> Result<DeletionResult, storage::Error> {
-        let removed = self.remove_stored(resource, key, entry).await?;
+        let removed = self.remove_stored(target, entry, writer).await?;
         object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
         Ok(DeletionResult::Gone(Box::new(object)))
     }
@@ -178,15 +182,17 @@ impl Registry {
     /// before it: nobody can list them, and they do not belong to the next namespace of that name.
     pub(super) async fn remove_stored(
         &self,
-        resource: &Resource,
-        key: &ObjectKey,
+        target: &Target,
         entry: &Arc<Entry>,
+        writer: &Writer<'_>,
     ) -> Result<Arc<Entry>, storage::Error> {
+        let (resource, key) = (&*target.resource, &entry.key);
         if resource.deletion().is_some_and(|deletion| deletion.removes_content) {
             self.remove_unreadable(|_, of| of.namespace() == Some(key.name()), key.name()).await?;
         }
         let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;
         self.note_removed(resource);
+        self.record_write(target, key, removed.revision, writer);
         Ok(removed)
     }
 

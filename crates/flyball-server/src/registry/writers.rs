@@ -1,13 +1,14 @@
 //! Log of writes: user, program and field manager of the newest ones, by revision.
 //!
 //! An audit log has the same data; this is a bounded window in memory, so that `flyball why` can name the origin of a
-//! change on an embedded control plane. It contains no content of objects.
+//! change on an embedded control plane. It contains no content of objects. A recording contains all origins.
 
+use super::Registry;
 use crate::admission::Writer;
 use crate::catalog::Target;
-use crate::storage::Revision;
+use crate::storage::{Origin, Revision};
 use flyball_core::ObjectKey;
-use flyball_core::time::{Timestamp, rfc3339_micro};
+use flyball_core::time::rfc3339_micro;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -26,16 +27,10 @@ pub(crate) struct WriteLog(Mutex<VecDeque<LoggedWrite>>);
 
 #[derive(Debug)]
 struct LoggedWrite {
-    revision: Revision,
-    at: Timestamp,
     group: Arc<str>,
     resource: Arc<str>,
-    subresource: &'static str,
     key: ObjectKey,
-    user: Box<str>,
-    agent: Box<str>,
-    manager: Box<str>,
-    verb: Box<str>,
+    origin: Arc<Origin>,
 }
 
 /// The object whose writes are requested; absent parts select all.
@@ -47,29 +42,31 @@ pub(crate) struct WrittenBy<'q> {
     pub(crate) name: Option<&'q str>,
 }
 
-impl WriteLog {
-    /// Records a write that resulted in a revision.
-    pub(super) fn record(
-        &self,
-        target: &Target,
-        key: &ObjectKey,
-        revision: Revision,
-        writer: &Writer<'_>,
-        at: Timestamp,
-    ) {
-        let table = &target.resource.table;
-        let write = LoggedWrite {
+impl Registry {
+    /// Records the origin of a write that resulted in a revision.
+    pub(super) fn record_write(&self, target: &Target, key: &ObjectKey, revision: Revision, writer: &Writer<'_>) {
+        let origin = Arc::new(Origin {
             revision,
-            at,
-            group: shortened(&table.group).into(),
-            resource: shortened(&table.resource).into(),
+            time: self.clock.now(),
             subresource: target.part.name(),
-            key: key.clone(),
             user: shortened(&writer.user.name).into(),
             agent: shortened(writer.agent).into(),
             manager: shortened(&writer.manager).into(),
             verb: shortened(writer.verb).into(),
-        };
+        });
+        self.store.record_origin(&origin);
+        let table = &target.resource.table;
+        self.writes.record(LoggedWrite {
+            group: shortened(&table.group).into(),
+            resource: shortened(&table.resource).into(),
+            key: key.clone(),
+            origin,
+        });
+    }
+}
+
+impl WriteLog {
+    fn record(&self, write: LoggedWrite) {
         let mut writes = self.0.lock();
         let oldest = if writes.len() >= MAX_WRITES { writes.pop_front() } else { None };
         writes.push_back(write);
@@ -87,18 +84,19 @@ impl WriteLog {
                 && is(of.name, write.key.name())
         };
         let encode = |write: &LoggedWrite| {
+            let Origin { revision, time, subresource, user, agent, manager, verb } = &*write.origin;
             json!({
-                "revision": write.revision.to_string(),
-                "time": rfc3339_micro(write.at),
+                "revision": revision.to_string(),
+                "time": rfc3339_micro(*time),
                 "group": &*write.group,
                 "resource": &*write.resource,
-                "subresource": write.subresource,
+                "subresource": subresource,
                 "namespace": write.key.namespace(),
                 "name": write.key.name(),
-                "user": &*write.user,
-                "agent": &*write.agent,
-                "manager": &*write.manager,
-                "verb": &*write.verb,
+                "user": &**user,
+                "agent": &**agent,
+                "manager": &**manager,
+                "verb": &**verb,
             })
         };
         let writes = self.0.lock();

@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, Resource};
 use crate::custom::schema_number;
 use crate::data_dir::{DataDir, DataDirError, OpeningStage, Progress};
 use crate::registry::Registry;
-use crate::storage::{Entry, Image, Limits, SelectableFields, Store};
+use crate::storage::{Entry, Image, Limits, Recording, RecordingError, SelectableFields, Store};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::GroupResource;
@@ -29,6 +29,19 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     registry.seed();
     registry.store.keep(directory, &journal)?;
     // The last writes to CRDs may not have been processed before the stop.
+    server.definitions.mark_unsynced();
+    Ok(server)
+}
+
+/// Creates a server with the objects of a recording as of a revision.
+pub(super) fn replay(options: Options, recording: &Recording, at: u64) -> Result<Arc<Components>, RecordingError> {
+    let issuer = Arc::new(Issuer::new(&options.secret));
+    let store = Store::restore(recording, at, Limits::of(&options.bounds))?;
+    let server = Components::new(store, Catalog::built_in().into(), issuer, PolicyImage::default(), options);
+    server.definitions.load(|_, _| {});
+    server.definitions.serve();
+    select(&server.registry, &Progress::default());
+    // The last writes to CRDs may not have been processed at this revision.
     server.definitions.mark_unsynced();
     Ok(server)
 }
@@ -316,5 +329,60 @@ mod tests {
         let server = folder.open();
         let remains = |(table, key): &(_, _)| server.0.registry.store.quarantined(table, key).is_some();
         assert!(!unreadable.iter().any(remains), "the removal is stored");
+    }
+    #[tokio::test]
+    async fn objects_of_any_content_are_replayed() {
+        let path = std::env::temp_dir().join(format!("flyball-server-{}-replayed", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let server = Server::new(Options::system().unwrap());
+        server.record(&path, 64 << 20).unwrap();
+        let tables = [
+            ("", "services"),
+            ("", "pods"),
+            ("", "secrets"),
+            ("", "nodes"),
+            ("", "namespaces"),
+            ("", "resourcequotas"),
+            ("rbac.authorization.k8s.io", "clusterroles"),
+            ("rbac.authorization.k8s.io", "clusterrolebindings"),
+            ("apiextensions.k8s.io", "customresourcedefinitions"),
+            ("apiregistration.k8s.io", "apiservices"),
+            ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+            ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+            ("unknown.example.com", "things"),
+        ];
+        let contents = [json!(null), json!(7), json!([[]]), json!({"": {"a": -1}}), json!("é\u{0}")];
+        for ((group, resource), (n, content)) in
+            tables.iter().flat_map(|table| contents.iter().enumerate().map(move |content| (table, content)))
+        {
+            let key = ObjectKey::new(
+                ["pods", "services", "secrets"].contains(resource).then_some("default"),
+                &format!("x{n}"),
+            );
+            let make = |revision: Revision| {
+                let mut metadata =
+                    json!({"name": key.name(), "resourceVersion": revision.to_string(), "labels": content});
+                key.namespace().into_iter().for_each(|namespace| metadata["namespace"] = namespace.into());
+                let fields = ["spec", "status", "rules", "subjects", "webhooks", "data", "roleRef"];
+                let mut object = json!({"metadata": metadata});
+                fields.iter().for_each(|field| object[*field] = content.clone());
+                Ok(unvalidated(&key, object.to_string(), revision))
+            };
+            server.0.registry.store.put(&GroupResource::new(group, resource), &key, None, make).await.unwrap();
+        }
+        let last = server.0.registry.store.revision();
+        server.close();
+        let recording = Recording::open(&path).unwrap();
+        let replayed = Server::replay(Options::system().unwrap(), &recording, last).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(replayed.revision(), last);
+        for (group, resource) in &tables[..tables.len() - 1] {
+            let path = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
+            let (code, _) = send(&replayed, Method::GET, &format!("{path}/{resource}"), Value::Null).await;
+            assert!([200, 500].contains(&code), "{resource}: {code}");
+        }
+        let map = json!({"metadata": {"name": "later"}, "data": {"k": "v"}});
+        let (code, later) = send(&replayed, Method::POST, "/api/v1/namespaces/default/configmaps", map).await;
+        assert!(code == 201 || later["kind"] == "Status", "{later}");
     }
 }

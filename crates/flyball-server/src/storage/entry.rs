@@ -242,6 +242,12 @@ impl Entry {
         Self { key, revision, body, facts, schema, depth, past: OnceLock::new(), identity: OnceLock::new() }
     }
 
+    /// Creates an entry from its stored form, without selectable fields and depth.
+    pub(super) fn recovered(key: ObjectKey, revision: Revision, schema: u64, body: &[u8]) -> Self {
+        let (body, facts) = (Bytes::copy_from_slice(body), SelectableFields::default());
+        Self { key, revision, body, facts, schema, depth: 0, past: OnceLock::new(), identity: OnceLock::new() }
+    }
+
     /// Rejects an entry that exceeds the limits, unless the previous entry exceeded them at least as much.
     pub(crate) fn bounded(self, before: Option<&Self>) -> Result<Self, Error> {
         let grows = |size: fn(&Self) -> usize| before.is_none_or(|before| size(before) < size(&self));

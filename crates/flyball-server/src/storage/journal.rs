@@ -8,9 +8,7 @@
 //! [`Journal::recover`] finds every acknowledged write after any crash of the process or the machine.
 
 mod compact;
-mod frame;
 mod log;
-mod record;
 mod recover;
 
 #[cfg(test)]
@@ -18,9 +16,9 @@ mod tests;
 
 pub(crate) use recover::RecoveredContent;
 
-use super::{Error, Image, SharedStore, Write};
+use super::frame::FRAME;
+use super::{Error, Image, SharedStore, Write, record};
 use crate::data_dir::{DataDir, DataDirContext, DataDirError};
-use frame::FRAME;
 use log::{Log, WriteError};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! The state shared by the store and its journal thread: the objects, and the writes pending on disk.
 
 use super::past::PastBytes;
+use super::recorded::Origin;
+use super::recorder_queue::RecorderQueue;
 use super::sizes::Sizes;
 use super::table::{Limits, Table};
 use super::{Change, Entry, Error, Revision, WriteNotifier};
@@ -160,6 +162,8 @@ pub(super) struct State {
     pub(super) image: Image,
     /// The pending writes to disk, if there is a journal.
     staged: Option<StagedWrites>,
+    /// Receives each committed write, if the store is recorded.
+    recorder: Option<Arc<RecorderQueue>>,
 }
 
 #[derive(Debug)]
@@ -195,7 +199,7 @@ pub(super) enum WriteState {
 
 impl SharedStore {
     pub(super) fn new(image: Image, limits: Limits) -> Self {
-        let state = Mutex::new(State { image, staged: None });
+        let state = Mutex::new(State { image, staged: None, recorder: None });
         #[expect(clippy::disallowed_methods, reason = "only a journal flushes, and none is simulated")]
         let flushes = watch::Sender::new(0);
         Self { state, limits, wake: Condvar::new(), flushes, written: Notify::new() }
@@ -219,7 +223,7 @@ impl SharedStore {
         make: &mut Option<M>,
     ) -> Result<WriteState, Error> {
         let mut state = self.state.lock();
-        let State { image, staged } = &mut *state;
+        let State { image, staged, recorder } = &mut *state;
         if let Some(staged) = staged {
             if let Some(broken) = &staged.broken {
                 return Err(broken.clone());
@@ -247,6 +251,7 @@ impl SharedStore {
         let Some(staged) = staged else {
             let change = make(image.revision + 1)?;
             let entry = change.entry().clone();
+            recorder.iter().for_each(|recorder| recorder.push_change(table, &change));
             let notifier = image.apply(table, key, change, &self.limits);
             drop(state);
             notifier.notify();
@@ -264,7 +269,7 @@ impl SharedStore {
 
     /// Stages all later writes for the journal; returns those after a revision, which are not on disk.
     pub(super) fn stage_from_now_on(&self, revision: Revision) -> Vec<Write> {
-        let State { image, staged } = &mut *self.state.lock();
+        let State { image, staged, .. } = &mut *self.state.lock();
         let mut since: Vec<Write> = Vec::new();
         for (name, table) in &image.tables {
             let events = table.events_after(revision, usize::MAX).unwrap_or_default();
@@ -307,10 +312,11 @@ impl SharedStore {
     pub(super) fn finish(&self, batch: Vec<Write>, result: Result<(), Error>) {
         let (mut waiting, mut notifiers) = (Vec::with_capacity(batch.len()), BTreeMap::new());
         {
-            let State { image, staged } = &mut *self.state.lock();
+            let State { image, staged, recorder } = &mut *self.state.lock();
             for Write { table, change, done } in batch {
                 let key = change.entry().key.clone();
                 if result.is_ok() {
+                    recorder.iter().for_each(|recorder| recorder.push_change(&table, &change));
                     notifiers.insert(table.clone(), image.apply(&table, &key, change, &self.limits));
                 }
                 if let Some(staged) = staged {
@@ -326,6 +332,24 @@ impl SharedStore {
             // The writer may have been dropped.
             let _ = done.send(result.clone());
         }
+    }
+
+    /// Returns all objects, and the queue of all writes from now on.
+    pub(super) fn begin_recording(&self) -> (Image, Arc<RecorderQueue>) {
+        let mut state = self.state.lock();
+        let queue = Arc::<RecorderQueue>::default();
+        state.recorder = Some(queue.clone());
+        (state.image.image(), queue)
+    }
+
+    pub(super) fn end_recording(&self) {
+        self.state.lock().recorder = None;
+    }
+
+    /// Records the origin of a committed write.
+    pub(super) fn push_origin(&self, origin: &Arc<Origin>) {
+        let recorder = self.state.lock().recorder.clone();
+        recorder.iter().for_each(|recorder| recorder.push_origin(origin));
     }
 
     /// Rejects all staged and later writes.

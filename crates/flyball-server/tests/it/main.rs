@@ -26,6 +26,7 @@ mod parameters;
 mod patches;
 mod paths;
 mod reads;
+mod recording;
 mod request_rules;
 mod resizes;
 mod reviews;

@@ -23,7 +23,8 @@ impl ReconcileSession {
         (_, subresource): WriteVerb,
         known: Option<&Arc<Entry>>,
     ) -> Vec<Path> {
-        let Some(known) = known.filter(|_| subresource.is_empty()) else { return Vec::new() };
+        let is_compared = subresource.is_empty() && self.ledger.is_enabled();
+        let Some(known) = known.filter(|_| is_compared) else { return Vec::new() };
         let reverted = self.ledger.flaps().reverted(self.written_object(store, key));
         let is_reverted = |(path, before): &(Path, u64)| ledger::value_at(known.raw(), path) == *before;
         reverted.into_iter().filter(is_reverted).map(|(path, _)| path).collect()
@@ -56,7 +57,8 @@ impl ReconcileSession {
         entry: &Arc<Entry>,
         owners: Vec<Box<str>>,
     ) -> ChangedFields {
-        let Some(known) = known.filter(|known| known.resource_version() != entry.resource_version()) else {
+        let is_changed = |known: &&Arc<Entry>| known.resource_version() != entry.resource_version();
+        let Some(known) = known.filter(|_| self.ledger.is_enabled()).filter(is_changed) else {
             return ChangedFields::default();
         };
         let is_partial = known.is_withheld() || store.cached_part().kept != KeptFields::Whole;

@@ -471,7 +471,7 @@ impl ReconcileSession {
         let mut accesses = take(&mut *self.accesses.lock());
         let written: Vec<RecordedWrite> = take(&mut *self.written()).into_iter().flatten().collect();
         for RecordedWrite { write, verb, fields, .. } in &written {
-            let Some((verb, subresource)) = *verb else { continue };
+            let Some((verb, subresource)) = verb.filter(|_| self.ledger.is_enabled()) else { continue };
             let Write { store, object, before, effect } = write;
             accesses.write(|| WriteRecord {
                 store: *store,
@@ -488,6 +488,9 @@ impl ReconcileSession {
 
     /// Records a read of objects of a kind for the ledger.
     fn record_access(&self, kind: &Kind, namespace: Option<&str>, is_cached: bool, read: impl FnOnce(Target) -> Read) {
+        if !self.ledger.is_enabled() {
+            return;
+        }
         let store = is_cached.then(|| self.env.caches.store_of(kind, namespace).ok()).flatten();
         let target = || store.map_or_else(|| Target::Kind(kind.clone()), |store| Target::Store(store.id()));
         self.accesses.lock().read(|| read(target()));

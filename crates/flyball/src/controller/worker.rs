@@ -183,6 +183,9 @@ impl Worker {
     /// Adds a reconcile to the ledger, and returns its writes.
     fn record(&self, item: &mut Item, id: u64, (began, took): (Timestamp, Duration), ended: Ended) -> Vec<Write> {
         let Ended { next, writes, entry, from_server, accesses, outcome, error } = ended;
+        if !self.ledger.is_enabled() {
+            return writes;
+        }
         let is_failure = next == NextStep::Retry && outcome != ledger::Outcome::Requeue;
         self.ledger.record(ReconcileRecord {
             id,

@@ -144,7 +144,10 @@ impl Start {
         let recorders = [Some(recorder.clone()), gated_recorder.clone()].into_iter().flatten().collect();
 
         let queues = queues(&operator.controllers, &rng);
-        let ledger = |controller: &Declaration| Arc::new(Ledger::new(metrics.controllers.flaps(&controller.name)));
+        let has_ledger = operator.has_ledger;
+        let ledger = |controller: &Declaration| {
+            Arc::new(Ledger::new(metrics.controllers.flaps(&controller.name)).enabled(has_ledger))
+        };
         let ledgers: Vec<_> = operator.controllers.iter().map(ledger).collect();
         let parts = queues.iter().zip(&ledgers);
         let debugged = operator.controllers.iter().zip(parts).map(|(controller, (queue, ledger))| {

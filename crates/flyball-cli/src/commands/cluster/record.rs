@@ -10,39 +10,54 @@ use std::path::{Path, PathBuf};
 /// Record of a running cluster.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Record {
-    pub(super) name: String,
-    pub(super) pid: i32,
-    pub(super) url: String,
+pub(crate) struct Record {
+    pub(crate) name: String,
+    pub(crate) pid: i32,
+    pub(crate) url: String,
     /// The cluster's own kubeconfig, which exists while it runs.
-    pub(super) own_kubeconfig: PathBuf,
+    pub(crate) own_kubeconfig: PathBuf,
     /// The kubeconfig to which a context was added, if any.
-    pub(super) kubeconfig: Option<PathBuf>,
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// The previous current context.
-    pub(super) context_before: Option<String>,
-    pub(super) started: String,
+    pub(crate) context_before: Option<String>,
+    pub(crate) started: String,
     /// Data directory, if any.
     #[serde(default)]
-    pub(super) data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The file in which it is recorded, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) recording: Option<PathBuf>,
+    /// The moment of a recording that it continues from, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replayed: Option<Replayed>,
     /// Number of simulated nodes at the start.
     #[serde(default)]
-    pub(super) nodes: u32,
+    pub(crate) nodes: u32,
+}
+
+/// A moment of a recording.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Replayed {
+    pub(crate) recording: PathBuf,
+    /// As a string, like resource versions.
+    pub(crate) revision: String,
 }
 
 /// The files of one cluster.
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub(crate) struct Files {
     folder: PathBuf,
     name: String,
 }
 
 impl Files {
-    pub(super) fn of(name: &str) -> Result<Self> {
+    pub(crate) fn of(name: &str) -> Result<Self> {
         Ok(Self { folder: private::state_directory()?, name: name.to_owned() })
     }
 
     /// Returns the files of all clusters that were started on this machine, in the order of their names.
-    pub(super) fn all() -> Result<Vec<Self>> {
+    pub(crate) fn all() -> Result<Vec<Self>> {
         let folder = private::state_directory()?;
         // The lock remains when a cluster ends.
         let name = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".lock")?.to_owned());
@@ -51,7 +66,7 @@ impl Files {
         Ok(names.into_iter().map(|name| Self { folder: folder.clone(), name }).collect())
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -59,22 +74,22 @@ impl Files {
         self.folder.join(format!("{}.{ending}", self.name))
     }
 
-    pub(super) fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.file("log")
     }
 
-    pub(super) fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.file("kubeconfig")
     }
 
     /// Creates the directory.
-    pub(super) fn prepare(&self) -> Result<()> {
+    pub(crate) fn prepare(&self) -> Result<()> {
         let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         created.context(format!("cannot create {}", self.folder.display()))
     }
 
     /// Acquires the lock of the cluster; `None` if a running cluster holds it.
-    pub(super) fn lock(&self) -> Result<Option<File>> {
+    pub(crate) fn lock(&self) -> Result<Option<File>> {
         let path = self.file("lock");
         let what = format!("cannot lock {}", path.display());
         let file = flyball_files::private(OpenOptions::new().write(true).create(true).truncate(false)).open(&path);
@@ -87,7 +102,7 @@ impl Files {
     }
 
     /// Reads the record, if it exists.
-    pub(super) fn read(&self) -> Result<Option<Record>> {
+    pub(crate) fn read(&self) -> Result<Option<Record>> {
         let path = self.file("json");
         let what = format!("cannot read {}", path.display());
         match fs::read(&path) {
@@ -98,36 +113,36 @@ impl Files {
     }
 
     /// Returns true if the cluster runs, and its record, which may remain after a crash.
-    pub(super) fn find(&self) -> Result<(bool, Option<Record>)> {
+    pub(crate) fn find(&self) -> Result<(bool, Option<Record>)> {
         if !self.folder.exists() {
             return Ok((false, None));
         }
         Ok((self.lock()?.is_none(), self.read()?))
     }
 
-    pub(super) fn write(&self, record: &Record) -> Result<()> {
+    pub(crate) fn write(&self, record: &Record) -> Result<()> {
         let path = self.file("json");
         let written = serde_json::to_vec_pretty(record).map_err(std::io::Error::other);
         written.and_then(|text| private::write(&path, &text)).context(format!("cannot write {}", path.display()))
     }
 
     /// Records the progress of a start.
-    pub(super) fn write_progress(&self, text: &str) {
+    pub(crate) fn write_progress(&self, text: &str) {
         // The progress is informative only; errors are ignored.
         let _ = private::write(&self.file("starting"), text.as_bytes());
     }
 
     /// Reads the progress of a start; empty if there is none.
-    pub(super) fn read_progress(&self) -> String {
+    pub(crate) fn read_progress(&self) -> String {
         fs::read_to_string(self.file("starting")).unwrap_or_default()
     }
 
-    pub(super) fn remove_progress(&self) {
+    pub(crate) fn remove_progress(&self) {
         let _ = fs::remove_file(self.file("starting"));
     }
 
     /// Removes the record of a cluster, but not its log.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         self.remove_progress();
         for ending in ["json", "kubeconfig"] {
             let _ = fs::remove_file(self.file(ending));
@@ -135,7 +150,7 @@ impl Files {
     }
 
     /// Returns the last lines of the log.
-    pub(super) fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
@@ -144,7 +159,7 @@ impl Files {
 
 impl Record {
     /// Removes the context from the kubeconfig.
-    pub(super) fn remove_context(&self) -> Result<()> {
+    pub(crate) fn remove_context(&self) -> Result<()> {
         match &self.kubeconfig {
             Some(path) => crate::cluster::kubeconfig::remove(path, &self.name, self.context_before.as_deref()),
             None => Ok(()),
@@ -152,7 +167,7 @@ impl Record {
     }
 
     /// Returns the additional arguments for kubectl.
-    pub(super) fn kubectl_flags(&self) -> String {
+    pub(crate) fn kubectl_flags(&self) -> String {
         match &self.kubeconfig {
             Some(path) if crate::cluster::kubeconfig::path().is_ok_and(|usual| usual == *path) => String::new(),
             Some(path) => format!(" --kubeconfig {}", shell_quoted(path)),

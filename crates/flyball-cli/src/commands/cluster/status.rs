@@ -79,6 +79,12 @@ fn print(status: &Value) {
         ("started", text("started")),
         ("context", status["kubeconfig"].as_str().map_or("none".into(), |path| format!("{} in {path}", text("name")))),
     ];
+    rows.extend(status["recording"].as_str().map(|path| ("record", path.to_owned())));
+    let replayed = &status["replayed"];
+    rows.extend(replayed["recording"].as_str().map(|path| {
+        let revision = replayed["revision"].as_str().unwrap_or("-");
+        ("replays", format!("{path} from revision {revision}"))
+    }));
     rows.extend(status["dataDir"].as_str().map(|path| ("data", path.to_owned())));
     for (what, value) in rows {
         print_line(&format!("  {what:<8} {value}"));

@@ -1,26 +1,26 @@
 //! `flyball cluster up`.
 
 use super::record::{Files, Record};
+use super::serving::{self, Purpose, ServingArgs, absolute};
 use super::{ClusterNameArgs, parse_count, status};
 use crate::allocator;
 use crate::cluster::connection::block_on_threads;
-use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use flyball_cluster::{
-    Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, OpeningStage, Options,
+    Cluster, DataDir, DataDirError, Endpoint, EndpointError, Nodes, OpeningStage, Options, RecordingError,
 };
+use flyball_core::Quantity;
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
 
 /// Polling interval of a starting cluster.
 const START_POLL: Duration = Duration::from_millis(10);
@@ -34,6 +34,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   flyball cluster up
   flyball cluster up --nodes 3
+  flyball cluster up --record history.fly     for flyball replay
   flyball cluster up --without kube-scheduler --without deployment-controller
   flyball cluster up --controllers '*,-job-controller'")]
 pub(crate) struct UpArgs {
@@ -42,28 +43,21 @@ pub(crate) struct UpArgs {
     /// Run in the foreground until SIGTERM or Ctrl-C
     #[arg(long)]
     foreground: bool,
-    /// Kubeconfig to write the context to; defaults to the first file of KUBECONFIG or ~/.kube/config
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Do not write a kubeconfig context
-    #[arg(long, conflicts_with = "kubeconfig")]
-    no_kubeconfig: bool,
     /// Store objects, keys and certificates in this directory and load its content; by default, they are in memory
     /// only
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Port on 127.0.0.1; defaults to the last port of the data directory, or a free one
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = parse_port)]
-    port: u16,
+    /// Record all objects and all writes in this new file, for `flyball replay`; it contains all secrets
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Size at which the recording ends; the cluster continues
+    #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = parse_size, requires = "record")]
+    record_limit: u64,
     /// Number of simulated nodes; by default none, so pods stay pending
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = parse_count)]
     nodes: u32,
-    /// Controllers to run, separated by commas: '*' for all, NAME to include, -NAME to exclude
-    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
-    controllers: Controllers,
-    /// Controller to exclude; may be repeated
-    #[arg(long, value_name = "NAME")]
-    without: Vec<Controller>,
+    #[command(flatten)]
+    serving: ServingArgs,
     /// Print only errors
     #[arg(short, long)]
     quiet: bool,
@@ -72,14 +66,12 @@ pub(crate) struct UpArgs {
     output: Option<Output>,
 }
 
-impl UpArgs {
-    fn controllers(&self) -> Controllers {
-        self.without.iter().fold(self.controllers.clone(), |all, one| all.without(*one))
-    }
-}
+/// Smallest limit of a recording: the objects of a new cluster take less.
+const MIN_RECORDING: i64 = 1 << 20;
 
-fn parse_port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| "expected a port from 0 to 65535".into())
+fn parse_size(text: &str) -> Result<u64, String> {
+    let size = text.parse::<Quantity>().ok().map(|size| size.value()).filter(|size| *size >= MIN_RECORDING);
+    size.and_then(|size| u64::try_from(size).ok()).ok_or_else(|| "expected a size of at least 1Mi, such as 1Gi".into())
 }
 
 pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
@@ -112,11 +104,15 @@ fn hint_at_nodes(args: &UpArgs) {
 fn check_running(files: &Files, args: &UpArgs) -> Result<()> {
     let name = &args.named.name;
     let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;
-    let requested =
-        if args.no_kubeconfig { None } else { args.kubeconfig.clone().or_else(|| record.kubeconfig.clone()) };
-    let other_port = args.port != 0 && !record.url.ends_with(&format!(":{}", args.port));
+    let requested = if args.serving.no_kubeconfig {
+        None
+    } else {
+        args.serving.kubeconfig.clone().or_else(|| record.kubeconfig.clone())
+    };
+    let other_port = args.serving.port != 0 && !record.url.ends_with(&format!(":{}", args.serving.port));
     let other_data = args.data_dir.as_ref().is_some_and(|path| record.data_dir != Some(absolute(path)));
-    if args.foreground || other_port || other_data || requested.map(absolute) != record.kubeconfig {
+    let other_recording = args.record.as_ref().is_some_and(|path| record.recording != Some(absolute(path)));
+    if args.foreground || other_port || other_data || other_recording || requested.map(absolute) != record.kubeconfig {
         let error = Error::new(format!("cluster {name} is already running at {}", record.url));
         return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or name the new one with --name"));
     }
@@ -143,11 +139,10 @@ fn print(record: &Record, state: &str) {
     if let Some(path) = &record.data_dir {
         print_line(&format!("  {:<8} {}", "data", path.display()));
     }
-    match &record.kubeconfig {
-        Some(path) => print_line(&format!("  {:<8} {} in {}", "context", record.name, path.display())),
-        None => print_line(&format!("  {:<8} none; its kubeconfig is {}", "context", record.own_kubeconfig.display())),
+    if let Some(path) = &record.recording {
+        print_line(&format!("  {:<8} {}", "record", path.display()));
     }
-    print_line(&format!("  {:<8} kubectl{} get namespaces", "try", record.kubectl_flags()));
+    serving::print_context(record);
 }
 
 /// Starts this program in the background, and waits until it serves.
@@ -159,17 +154,14 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     let also = log.try_clone().context("cannot share the log")?;
     let mut command = Command::new(program);
     command.args(["cluster", "up", "--foreground", "--quiet", "--name", &args.named.name]);
-    command.args(["--port", &args.port.to_string()]);
-    if let Some(path) = &args.kubeconfig {
-        command.arg("--kubeconfig").arg(absolute(path.clone()));
-    }
+    args.serving.pass_to(&mut command);
     if let Some(path) = &args.data_dir {
         command.arg("--data-dir").arg(absolute(path));
     }
-    if args.no_kubeconfig {
-        command.arg("--no-kubeconfig");
+    if let Some(path) = &args.record {
+        command.arg("--record").arg(absolute(path)).args(["--record-limit", &args.record_limit.to_string()]);
     }
-    command.args(["--nodes", &args.nodes.to_string(), "--controllers", &args.controllers().to_string()]);
+    command.args(["--nodes", &args.nodes.to_string()]);
     command.args((0..verbose).map(|_| "-v"));
     allocator::purge_at_once(&mut command);
     // A process group of its own, so that Ctrl-C at this terminal does not stop it. Its working directory must not
@@ -225,20 +217,21 @@ fn progress_writer(files: Files) -> impl Fn(OpeningStage, u64, u64) + Send + Syn
 
 /// Runs the cluster until a stop signal.
 fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // Each connection is an open file, and the default limit is low.
-    let most = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    serving::raise_file_limit();
     let served = block_on_threads(async {
         let options = Options::system().context("cannot start a cluster")?;
         let directory = args.data_dir.as_ref().map(|path| DataDir::open(absolute(path))).transpose();
         let directory = directory.map_err(|error| data_dir_error(error, args))?;
         let directory = directory.map(|directory| directory.on_progress(progress_writer(files.clone())));
+        let port = args.serving.port;
         let endpoint = match &directory {
-            Some(directory) => Endpoint::bind_stored(args.port, &options.clock, directory).await,
-            None => Endpoint::bind(args.port, &options.clock).await,
+            Some(directory) => Endpoint::bind_stored(port, &options.clock, directory).await,
+            None => Endpoint::bind(port, &options.clock).await,
         };
-        let endpoint = endpoint.map_err(|error| endpoint_error(error, args))?;
+        let endpoint = endpoint.map_err(|error| match error {
+            EndpointError::DataDir(error) => data_dir_error(error, args),
+            error => serving::endpoint_error(error, port),
+        })?;
         let started = options.clock.now_rfc3339();
         let options = endpoint.aggregating(options);
         let cluster = match directory {
@@ -246,13 +239,22 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
             None => Cluster::new(options),
         };
         let cluster = cluster.with_certificate(endpoint.certificate());
+        if let Some(path) = &args.record {
+            cluster.record(&absolute(path), args.record_limit).map_err(recording_error)?;
+        }
         let mut terminated = signal(SignalKind::terminate()).context("cannot listen to signals")?;
 
         if args.nodes > 0 {
             let nodes = Nodes::new("node", usize::try_from(args.nodes).unwrap_or(usize::MAX));
             nodes.add_to(&cluster.admin()).await.context("cannot add nodes")?;
         }
-        let record = write_record(args, files, &endpoint, started)?;
+        let purpose = Purpose {
+            data_dir: args.data_dir.as_ref().map(absolute),
+            recording: args.record.as_ref().map(absolute),
+            nodes: args.nodes,
+            ..Purpose::default()
+        };
+        let record = serving::write_record(&args.serving, files, &endpoint, started, purpose)?;
         if !args.quiet {
             print(&record, "ready");
             hint_at_nodes(args);
@@ -264,17 +266,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
                 _ = tokio::signal::ctrl_c() => {}
             }
         };
-        // A task like those of requests: otherwise this thread would be woken for each change.
-        let (controlled, controllers) = (cluster.clone(), args.controllers());
-        let mut running = JoinSet::new();
-        running.spawn(async move { controlled.run(&controllers).await });
-        let served = tokio::select! {
-            biased;
-            served = endpoint.serve(&cluster, stop) => served.context("cannot serve"),
-            Some(result) = running.join_next() => result.context("the controllers exited"),
-        };
-        running.shutdown().await;
-        cluster.close();
+        let served = serving::run(&cluster, endpoint, args.serving.controllers(), stop).await;
         files.remove();
         let cleaned = record.remove_context();
         served.and(cleaned)
@@ -283,53 +275,14 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     served
 }
 
-/// Writes the record of the cluster, which marks it as ready.
-fn write_record(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String) -> Result<Record> {
-    let name = &args.named.name;
-    let config = endpoint.kubeconfig(name);
-    let own_kubeconfig = files.kubeconfig();
-    kubeconfig::write(&own_kubeconfig, &config)?;
-    let kubeconfig = match (&args.kubeconfig, args.no_kubeconfig) {
-        (_, true) => None,
-        (Some(path), _) => Some(absolute(path.clone())),
-        (None, _) => Some(absolute(kubeconfig::path()?)),
+/// Adds a hint to the error about a recording.
+fn recording_error(error: RecordingError) -> Error {
+    let hint = match &error {
+        RecordingError::Exists { .. } => "pass the name of a new file, or delete this one",
+        RecordingError::TooSmall { .. } => "pass a larger --record-limit",
+        _ => "pass a --record file in a directory that is writable and has free space",
     };
-    // A crashed cluster may have left its context; then the context before that one counts.
-    let crashed = files.read().ok().flatten().filter(|record| record.kubeconfig == kubeconfig);
-    let mut context_before = None;
-    if let Some(path) = &kubeconfig {
-        context_before = kubeconfig::add(path, &config)?.or_else(|| crashed.and_then(|record| record.context_before));
-    }
-    files.remove_progress();
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let record = Record {
-        name: name.clone(),
-        pid,
-        url: endpoint.url(),
-        own_kubeconfig,
-        kubeconfig,
-        context_before,
-        started,
-        data_dir: args.data_dir.as_ref().map(absolute),
-        nodes: args.nodes,
-    };
-    files.write(&record)?;
-    Ok(record)
-}
-
-fn endpoint_error(error: EndpointError, args: &UpArgs) -> Error {
-    match error {
-        EndpointError::Listen { port, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            let error = Error::new(format!("port {port} of 127.0.0.1 is in use"));
-            match args.port {
-                // Kubeconfigs of this cluster use this port.
-                0 => error.hint("pass another --port; existing kubeconfigs point to this one"),
-                _ => error.hint("pass another --port, or none to use a free one"),
-            }
-        }
-        EndpointError::DataDir(error) => data_dir_error(error, args),
-        error => Err::<(), _>(error).context("no cluster").expect_err("it is one"),
-    }
+    Error::caused("cannot record the cluster", error).hint(hint)
 }
 
 /// Adds a hint to the error about a data directory.
@@ -351,8 +304,4 @@ fn data_dir_error(error: DataDirError, args: &UpArgs) -> Error {
     let what =
         args.data_dir.as_ref().map_or_else(String::new, |path| format!("cannot start a cluster in {}", path.display()));
     Err::<(), _>(error).context(what).expect_err("it is one").hint(hint)
-}
-
-fn absolute(path: impl AsRef<Path>) -> PathBuf {
-    std::path::absolute(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned())
 }

@@ -5,7 +5,7 @@ use flyball::{Clock, Rng};
 use flyball_metering::collect::{Collection, Collector, ReadableOwners, collect_once, watch};
 use flyball_metering::meter::Subject;
 use flyball_metering::source::resource_metrics::{PATH, PodMetricsList, Sampler};
-use flyball_metering::store::{STATE, Store};
+use flyball_metering::store::{STATE, Sample, Store, USAGE_SINCE, USAGE_UNTIL};
 use http::Request;
 use kube::Client;
 use std::time::Duration;
@@ -32,22 +32,23 @@ pub(super) fn store(store: &Store, collection: &Collection, time: i64) -> Result
     store.set_progress(STATE, time).context("cannot store what was collected")
 }
 
-/// Watches the whole cluster for a time, and stores state and usage.
+/// Watches the whole cluster for a time since now, and stores state and usage of this time.
 pub(super) async fn watch_for(
     client: &Client,
     store: &Store,
-    time: Duration,
+    (since, time): (i64, Duration),
     tenant_label: Option<String>,
 ) -> Result<()> {
     let collection = Collection::new(Collector::new(tenant_label), Clock::system(), ReadableOwners::All);
     let until = Instant::now() + time;
+    store.set_progress(USAGE_SINCE, since).context("cannot store what is collected")?;
     let rng = Rng::from_os();
     tokio::select! {
         biased;
         done = watch(client.clone(), &rng, &collection, Some(store), || Instant::now() < until) => {
             done.context("cannot store what was collected")?;
         }
-        failed = poll_usage(client, store, &collection) => return failed,
+        failed = poll_usage(client, store, &collection, since) => return failed,
     }
     if store.progress(STATE).context("cannot read what was collected")?.is_none() {
         return Err(Error::new("the state of the cluster could not be read in this time")
@@ -56,19 +57,24 @@ pub(super) async fn watch_for(
     Ok(())
 }
 
-/// Polls usage until the store fails. A cluster without it has no usage.
-async fn poll_usage(client: &Client, store: &Store, collection: &Collection) -> Result<()> {
+/// Polls usage until the store fails, and stores that since a time. A cluster without it has no usage.
+async fn poll_usage(client: &Client, store: &Store, collection: &Collection, since: i64) -> Result<()> {
     let mut sampler = Sampler::default();
     loop {
         if let Ok(list) = usage(client).await {
-            let samples = {
+            let samples: Vec<Sample> = {
                 let collector = collection.collector.lock();
                 let find = |namespace: &str, name: &str| {
                     collector.find(Subject::Pod, namespace, name).map(|(series, since)| (series.clone(), since))
                 };
-                sampler.samples(&list, Clock::system().now().as_second(), find)
+                let samples = sampler.samples(&list, Clock::system().now().as_second(), find);
+                // The window of the first values began earlier.
+                samples.into_iter().filter_map(|sample| sample.after(since)).collect()
             };
             store.import(&samples).context("cannot store usage")?;
+            if let Some(until) = samples.iter().map(|sample| sample.until).max() {
+                store.set_progress(USAGE_UNTIL, until).context("cannot store usage")?;
+            }
         }
         sleep(POLL_INTERVAL).await;
     }

@@ -11,7 +11,7 @@ use clap::Args;
 use flyball::Clock;
 use flyball_core::time::{parse_rfc3339, parse_unsigned_duration};
 use flyball_metering::query::{Builtins, Inputs, Request, builtin, builtin_names, run};
-use flyball_metering::store::{STATE, Store};
+use flyball_metering::store::{STATE, Store, USAGE_UNTIL};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,10 +76,11 @@ pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
     } else {
         directory = PrivateDirectory::new("flyball-meter")?;
         store = Store::open(directory.path()).context("cannot store what is collected")?;
-        block_on(gather(args, &store))?;
+        block_on(gather(args, &store, until))?;
         if args.watch.is_some() {
-            let end = store.progress(STATE).context("cannot read what was collected")?.unwrap_or(until);
-            (since, until) = (until, end.max(until + 1));
+            let ends = [STATE, USAGE_UNTIL].map(|of| store.progress(of).context("cannot read what was collected"));
+            let end = ends.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().max();
+            (since, until) = (until, end.unwrap_or(until).max(until + 1));
         }
     }
     let namespace = args.connection.namespace.clone().unwrap_or_default();
@@ -89,10 +90,11 @@ pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
     args.output.print(&results.columns, &results.rows)
 }
 
-async fn gather(args: &ReportArgs, store: &Store) -> Result<()> {
+/// Collects the cluster as it is, or for the time of the arguments since now.
+async fn gather(args: &ReportArgs, store: &Store, now: i64) -> Result<()> {
     let connection = args.connection.connect().await?;
     if let Some(time) = args.watch {
-        return collect::watch_for(&connection.client, store, time, args.tenant_label.clone()).await;
+        return collect::watch_for(&connection.client, store, (now, time), args.tenant_label.clone()).await;
     }
     let namespace = args.connection.namespace.as_deref();
     let collection = collect::now(&connection.client, namespace, args.tenant_label.clone()).await?;

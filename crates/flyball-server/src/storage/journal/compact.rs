@@ -1,9 +1,9 @@
 //! Compaction: a snapshot of all objects replaces the logs before it.
 
-use super::frame::{FRAME, Header};
-use super::{Kind, file_name, record};
+use super::{Kind, file_name};
 use crate::data_dir::REPLACE;
-use crate::storage::Image;
+use crate::storage::frame::{FRAME, Header};
+use crate::storage::{Image, record};
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The current log: appends frames to a file, and syncs each frame before the next one.
 
-use super::frame::{FRAME, HEADER, Header};
 use crate::data_dir::owned;
+use crate::storage::frame::{FRAME, HEADER, Header};
 use flyball_files::{create_private, sync_parent};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};

@@ -1,12 +1,11 @@
 //! Recovery of the objects of a directory after any crash.
 
-use super::frame::{Frames, HEADER, Header, NextFrame};
-use super::record::{Record, Records};
 use super::{Kind, file_name};
 use crate::data_dir::{DataDirContext, DataDirError, OpeningStage, Progress};
-use crate::storage::{Entry, Objects, Revision, SelectableFields};
-use bytes::Bytes;
-use flyball_core::{GroupResource, ObjectKey};
+use crate::storage::frame::{Frames, HEADER, Header, NextFrame};
+use crate::storage::record::{Record, Records, key_of};
+use crate::storage::{Entry, Objects, Revision};
+use flyball_core::GroupResource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -162,19 +161,8 @@ impl RecoveredContent {
             match record {
                 Record::Put { revision, .. } | Record::Remove { revision, .. } if revision <= snapshot_revision => {}
                 Record::Put { revision, schema, table, key, body } => {
-                    let key = key_of(key);
-                    let body = Bytes::copy_from_slice(body);
-                    let entry = Entry {
-                        key: key.clone(),
-                        revision,
-                        body,
-                        facts: SelectableFields::default(),
-                        schema,
-                        depth: 0,
-                        past: Default::default(),
-                        identity: Default::default(),
-                    };
-                    self.table(table).insert(key, Arc::new(entry));
+                    let entry = Entry::recovered(key_of(key), revision, schema, body);
+                    self.table(table).insert(entry.key.clone(), Arc::new(entry));
                     // Snapshots are ordered by name.
                     self.revision = self.revision.max(revision);
                 }
@@ -190,6 +178,7 @@ impl RecoveredContent {
                     }
                     self.revision = revision;
                 }
+                Record::Origin { .. } | Record::Stop { .. } => return None,
             }
         }
         records.is_done().then_some(is_end)
@@ -198,12 +187,5 @@ impl RecoveredContent {
     fn table(&mut self, (group, resource): (&str, &str)) -> &mut Objects {
         let name = GroupResource::new(group, resource);
         self.tables.entry(name).or_default()
-    }
-}
-
-fn key_of(text: &str) -> ObjectKey {
-    match text.split_once('/') {
-        Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
-        None => ObjectKey::new(None, text),
     }
 }

@@ -3,6 +3,7 @@
 use super::super::tests::{entry, limits, number, table};
 use super::super::{Entry, Error, Revision, Store};
 use super::*;
+use crate::storage::frame;
 use flyball_core::ObjectKey;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Frames: the file format of the journal.
+//! Frames: the file format of the journal and of recordings.
 //!
 //! A file begins with a header. Each frame contains the records of one write to disk and is either valid or invalid as
 //! a whole. Its checksum covers its position and the file's salt, so that neither the content of objects nor remains of
@@ -81,15 +81,22 @@ impl Header {
         frame[12..FRAME].copy_from_slice(&sum);
     }
 
+    /// Returns the length of the payload after the first bytes of a frame; `None` if it is not a frame of this file.
+    pub(super) fn payload_length(&self, head: &[u8; FRAME]) -> Option<usize> {
+        let length = usize::try_from(u32::from_le_bytes(array(&head[8..12])?)).ok()?;
+        (head[..8] == self.salt[..8]).then_some(length)
+    }
+
+    /// Returns true if the checksum in the first bytes of a frame is that of its payload.
+    pub(super) fn is_valid(&self, at: u64, head: &[u8; FRAME], payload: &[u8]) -> bool {
+        self.sum(at, payload) == head[12..]
+    }
+
     /// Parses the frame at a position of the file.
     fn frame<'b>(&self, bytes: &'b [u8], at: usize) -> Option<&'b [u8]> {
-        let head = bytes.get(at..at + FRAME)?;
-        if head[..8] != self.salt[..8] {
-            return None;
-        }
-        let length = usize::try_from(u32::from_le_bytes(array(&head[8..12])?)).ok()?;
-        let payload = bytes.get(at + FRAME..)?.get(..length)?;
-        (self.sum(at as u64, payload) == head[12..]).then_some(payload)
+        let head = array(bytes.get(at..at + FRAME)?)?;
+        let payload = bytes.get(at + FRAME..)?.get(..self.payload_length(&head)?)?;
+        self.is_valid(at as u64, &head, payload).then_some(payload)
     }
 }
 

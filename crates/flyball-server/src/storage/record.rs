@@ -4,13 +4,17 @@
 //! put    = 1  revision u64  schema u64  group  resource  key  body
 //! remove = 2  revision u64  group  resource  key
 //! end    = 3  revision u64  count u64             (the last record of a snapshot)
+//! origin = 4  revision u64  time i64  subresource  user  agent  manager  verb
+//! stop   = 5  reason u8                           (the last record of a recording)
 //! ```
 //!
-//! Strings and bodies follow their length, a little-endian u32. Selectable fields are not stored: they are derived from
+//! Origins and stops occur only in recordings; a time is in microseconds since 1970. Strings and bodies follow their
+//! length, a little-endian u32. Selectable fields are not stored: they are derived from
 //! the body, by rules that may differ between releases.
 
-use crate::storage::{Change, Entry, Revision};
-use flyball_core::GroupResource;
+use super::recorded::Origin;
+use super::{Change, Entry, Revision};
+use flyball_core::{GroupResource, ObjectKey};
 
 /// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +22,16 @@ pub(super) enum Record<'b> {
     Put { revision: Revision, schema: u64, table: (&'b str, &'b str), key: &'b str, body: &'b [u8] },
     Remove { revision: Revision, table: (&'b str, &'b str), key: &'b str },
     End { revision: Revision, count: u64 },
+    Origin { revision: Revision, time: i64, texts: [&'b str; 5] },
+    Stop { reason: u8 },
+}
+
+/// Decodes a key.
+pub(super) fn key_of(text: &str) -> ObjectKey {
+    match text.split_once('/') {
+        Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
+        None => ObjectKey::new(None, text),
+    }
 }
 
 fn number(out: &mut Vec<u8>, number: u64) {
@@ -60,6 +74,21 @@ pub(super) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
     out.push(3);
     number(out, revision);
     number(out, count);
+}
+
+/// Encodes the origin of a write.
+pub(super) fn origin(out: &mut Vec<u8>, origin: &Origin) {
+    out.push(4);
+    number(out, origin.revision);
+    number(out, origin.time.as_microsecond().cast_unsigned());
+    for text in [origin.subresource, &origin.user, &origin.agent, &origin.manager, &origin.verb] {
+        bytes(out, text.as_bytes());
+    }
+}
+
+/// Encodes the end of a recording.
+pub(super) fn stop(out: &mut Vec<u8>, reason: u8) {
+    out.extend_from_slice(&[5, reason]);
 }
 
 /// The records of a payload, up to the first malformed one.
@@ -109,6 +138,12 @@ impl<'b> Records<'b> {
                 key: self.text()?,
             }),
             3 => Some(Record::End { revision: self.number()?, count: self.number()? }),
+            4 => Some(Record::Origin {
+                revision: self.number()?,
+                time: self.number()?.cast_signed(),
+                texts: [self.text()?, self.text()?, self.text()?, self.text()?, self.text()?],
+            }),
+            5 => Some(Record::Stop { reason: self.next_bytes(1)?[0] }),
             _ => None,
         }
     }
