@@ -54,11 +54,7 @@ pub(super) async fn location(
     }
 }
 
-async fn config_map(
-    source: &CatalogSource,
-    client: &Client,
-    trusted: Option<&str>,
-) -> Result<Location, LoadFailure> {
+async fn config_map(source: &CatalogSource, client: &Client, trusted: Option<&str>) -> Result<Location, LoadFailure> {
     let (namespace, name) = (source.namespace().unwrap_or_default(), &source.spec.config_map);
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let map = api.get(name).await.map_err(|error| format!("ConfigMap {namespace}/{name}: {error}"))?;
