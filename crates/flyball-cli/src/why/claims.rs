@@ -44,24 +44,19 @@ impl Claimant {
 
     /// Returns true if its service account may change an object. Without permission to ask, it counts as not allowed.
     pub(super) async fn may_write(&self, client: &Client, kind: &Kind, object: &Object) -> bool {
-        let allowed = |subresource: &'static str| {
-            let groups = [
-                "system:serviceaccounts",
-                &format!("system:serviceaccounts:{}", self.namespace),
-                "system:authenticated",
-            ];
-            json!({
+        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
+        let groups = ["system:serviceaccounts", of_namespace.as_str(), "system:authenticated"];
+        for subresource in ["", "status"] {
+            let review = json!({
                 "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
                 "spec": {"user": self.user(), "groups": groups, "resourceAttributes": {
                     "group": object.group, "version": object.version, "resource": kind.plural,
                     "subresource": subresource, "namespace": object.namespace, "name": object.name, "verb": "patch",
                 }},
-            })
-        };
-        for subresource in ["", "status"] {
+            });
             let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
                 .header(CONTENT_TYPE, "application/json")
-                .body(allowed(subresource).to_string().into_bytes());
+                .body(review.to_string().into_bytes());
             let Ok(request) = request else { return false };
             let review = client.request::<Value>(request).await.unwrap_or_default();
             if review["status"]["allowed"] == true {
@@ -107,7 +102,7 @@ mod tests {
             name: name.into(),
             operation: "Apply".into(),
             subresource: String::new(),
-            time: time(&format!("2026-01-01T00:00:{second}Z")),
+            time: time(&format!("2026-01-01T00:00:{second:02}Z")),
         };
         let write = Write { after: Some("7".into()), ..Write::default() };
         let logged = |user: &str| LoggedWrite { revision: "7".into(), user: user.into(), ..LoggedWrite::default() };

@@ -31,6 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_PAGE_BYTES: usize = 32 << 20;
 /// Reconciles of one object that are read.
 const MAX_RECONCILES: usize = 500;
+const NO_PAGES: &str = "it has no debug pages: build it with this version of Flyball";
 /// Header with the token of the caller. The API server removes `Authorization` from what it forwards to a pod.
 pub(super) const FORWARDED_TOKEN: &str = "flyball-authorization";
 
@@ -238,7 +239,7 @@ impl Pages {
                 match response.status().as_u16() {
                     200 => Ok(response.into_body()),
                     401 | 403 => Err(endpoint.refusal(token.is_some())),
-                    404 => Err(Error::new("it has no debug pages: build it with this version of Flyball")),
+                    404 => Err(Error::new(NO_PAGES)),
                     code => Err(Error::new(format!("it returned {code}"))),
                 }
             }
@@ -259,6 +260,7 @@ impl Pages {
                     (_, Some(status)) => {
                         Err(Error::new(format!("the API server cannot reach the pod: {}", status.message)))
                     }
+                    (404, None) => Err(Error::new(NO_PAGES)),
                     (code, None) => Err(Error::new(format!("it returned {code}"))),
                 }
             }

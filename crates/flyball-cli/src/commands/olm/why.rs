@@ -121,7 +121,7 @@ fn subscription_lines(diagnosis: &Diagnosis) -> Vec<String> {
     let request = format!("requests package {package} from {channel} of CatalogSource {catalog}");
     let mut lines = vec![format!("{title} {}", one_line(&request))];
     let mut fact = |name: &str, text: &str| lines.push(format!("  {name:<11} {}", one_line(text)));
-    fact("installed", if installed.is_empty() { "none" } else { installed });
+    fact("installed", if installed.is_empty() { "none" } else { installed.as_str() });
     if !installing.is_empty() {
         fact("installing", installing);
     }
