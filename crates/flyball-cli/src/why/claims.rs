@@ -42,28 +42,24 @@ impl Claimant {
         format!("system:serviceaccount:{}:{}", self.namespace, self.account)
     }
 
-    /// Returns true if its service account may change an object. Without permission to ask, it counts as not allowed.
-    pub(super) async fn may_write(&self, client: &Client, kind: &Kind, object: &Object) -> bool {
+    /// Returns true if its service account may patch an object, or a subresource of it. Without permission to ask, it
+    /// counts as not allowed.
+    pub(super) async fn may_write(&self, client: &Client, kind: &Kind, object: &Object, subresource: &str) -> bool {
         let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
         let groups = ["system:serviceaccounts", of_namespace.as_str(), "system:authenticated"];
-        for subresource in ["", "status"] {
-            let review = json!({
-                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-                "spec": {"user": self.user(), "groups": groups, "resourceAttributes": {
-                    "group": object.group, "version": object.version, "resource": kind.plural,
-                    "subresource": subresource, "namespace": object.namespace, "name": object.name, "verb": "patch",
-                }},
-            });
-            let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
-                .header(CONTENT_TYPE, "application/json")
-                .body(review.to_string().into_bytes());
-            let Ok(request) = request else { return false };
-            let review = client.request::<Value>(request).await.unwrap_or_default();
-            if review["status"]["allowed"] == true {
-                return true;
-            }
-        }
-        false
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": self.user(), "groups": groups, "resourceAttributes": {
+                "group": object.group, "version": object.version, "resource": kind.plural,
+                "subresource": subresource, "namespace": object.namespace, "name": object.name, "verb": "patch",
+            }},
+        });
+        let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
+            .header(CONTENT_TYPE, "application/json")
+            .body(review.to_string().into_bytes());
+        let Ok(request) = request else { return false };
+        let review = client.request::<Value>(request).await.unwrap_or_default();
+        review["status"]["allowed"] == true
     }
 }
 
@@ -83,7 +79,9 @@ pub(super) fn is_confirmed(recorded: &Recorded, write: &Write, managers: &[Manag
     }
     let Some(began) = time(&recorded.reconcile.began) else { return false };
     let is_after = |manager: &&Manager| manager.time.is_some_and(|at| saturating_add(at, TOLERANCE) >= began);
-    managers.iter().filter(|manager| manager.name == recorded.operator).any(|manager| is_after(&manager))
+    let is_same =
+        |manager: &&Manager| (&manager.name, &manager.subresource) == (&recorded.operator, &write.subresource);
+    managers.iter().filter(is_same).any(|manager| is_after(&manager))
 }
 
 #[cfg(test)]
@@ -113,6 +111,8 @@ mod tests {
         assert!(!check(&[], &[]) && !check(&[manager("other", 11)], &[]));
         assert!(check(&[manager("shop", 11)], &[]) && check(&[manager("shop", 10)], &[]));
         assert!(!check(&[manager("shop", 5)], &[]), "the manager wrote last before the reconcile");
+        let status = Manager { subresource: "status".into(), ..manager("shop", 11) };
+        assert!(!check(&[status], &[]), "the manager wrote the status");
         assert!(!check(&[manager("shop", 11)], &[logged("system:serviceaccount:shop-system:shop")]));
         assert!(check(&[], &[logged("system:serviceaccount:team-a:robot")]));
         assert!(manages("shop", &[manager("shop", 5)]) && !manages("shop", &[manager("other", 5)]));

@@ -155,24 +155,33 @@ impl Investigation<'_> {
             return (all, Vec::new());
         }
         let (managers, log) = (fields::managers(live, None), self.logged_writes(object).await);
-        let mut allowed: BTreeMap<Claimant, bool> = BTreeMap::new();
-        for claimant in all.iter().filter_map(|recorded| recorded.claimant.as_ref()) {
-            if !allowed.contains_key(claimant) {
-                allowed.insert(claimant.clone(), self.may_write(claimant, object).await);
+        let mut allowed: BTreeMap<(Claimant, String), bool> = BTreeMap::new();
+        let (mut facts, mut claims) = (Vec::new(), Vec::new());
+        for recorded in all {
+            let mut is_fact = recorded.claimant.is_none();
+            for write in recorded.reconcile.writes.iter().filter(|write| write.object.is_same(object)) {
+                let Some(claimant) = &recorded.claimant else { break };
+                if is_fact || !claims::is_confirmed(&recorded, write, &managers, &log) {
+                    continue;
+                }
+                let key = (claimant.clone(), write.subresource.clone());
+                is_fact = match allowed.get(&key) {
+                    Some(known) => *known,
+                    None => {
+                        let may = self.may_write(claimant, object, &write.subresource).await;
+                        allowed.insert(key, may);
+                        may
+                    }
+                };
             }
+            if is_fact { facts.push(recorded) } else { claims.push(recorded) }
         }
-        let is_fact = |recorded: &Recorded| {
-            let Some(claimant) = &recorded.claimant else { return true };
-            let mut writes = recorded.reconcile.writes.iter().filter(|write| write.object.is_same(object));
-            allowed.get(claimant) == Some(&true)
-                && writes.any(|write| claims::is_confirmed(recorded, write, &managers, &log))
-        };
-        all.into_iter().partition(is_fact)
+        (facts, claims)
     }
 
-    async fn may_write(&self, claimant: &Claimant, object: &Object) -> bool {
+    async fn may_write(&self, claimant: &Claimant, object: &Object, subresource: &str) -> bool {
         match self.kinds.of(&object.api_version(), &object.kind) {
-            Some(kind) => claimant.may_write(self.client, kind, object).await,
+            Some(kind) => claimant.may_write(self.client, kind, object, subresource).await,
             None => false,
         }
     }
@@ -191,7 +200,9 @@ impl Investigation<'_> {
     async fn claimed_by(&self, operator: &Operator, live: &Value, object: &Object) -> Option<String> {
         let claimant = operator.claimant()?;
         let manages = claims::manages(&operator.overview.operator, &fields::managers(live, None));
-        let is_witness = manages && self.may_write(claimant, object).await;
+        let may_write =
+            async || self.may_write(claimant, object, "").await || self.may_write(claimant, object, "status").await;
+        let is_witness = manages && may_write().await;
         (!is_witness).then(|| claimant.deployment.clone())
     }
 
