@@ -9,11 +9,15 @@
 
 mod answer;
 mod chain;
+mod claims;
+mod deployments;
 mod fields;
 mod operators;
 mod page;
 mod reasons;
 mod sources;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use answer::Question;
 pub(crate) use operators::OperatorArgs;

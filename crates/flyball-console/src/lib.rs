@@ -24,6 +24,7 @@ mod kind;
 mod object;
 mod operators;
 mod permissions;
+mod secret;
 mod server;
 mod shared;
 mod store;
@@ -34,4 +35,5 @@ mod watch;
 
 pub use kind::{Discover, Kind};
 pub use operators::Address;
+pub use secret::hide_values;
 pub use server::{Console, Error, Settings};

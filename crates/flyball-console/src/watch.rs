@@ -4,6 +4,7 @@
 //! at intervals. Of Secrets, only metadata is requested.
 
 use crate::kind::{Discover, Kind};
+use crate::secret::hide_values;
 use crate::store::Store;
 use crate::summary::{Summary, text};
 use flyball_core::Clock;
@@ -199,7 +200,11 @@ pub(crate) fn message(error: &kube::Error) -> String {
     text
 }
 
-/// Reads one object; of Secrets, only metadata.
+/// Reads one object; of Secrets, only metadata without copies of their values.
 pub(crate) async fn read(client: &Client, kind: &Kind, namespace: &str, name: &str) -> kube::Result<Value> {
-    client.request(request(&kind.path(namespace, Some(name)), kind, false)?).await
+    let mut object = client.request(request(&kind.path(namespace, Some(name)), kind, false)?).await?;
+    if kind.is_secret() {
+        hide_values(&mut object);
+    }
+    Ok(object)
 }

@@ -90,7 +90,8 @@ struct State {
     next: u64,
 }
 
-/// Loads the content of a CatalogSource.
+/// Loads the content of a CatalogSource. A ConfigMap needs the label [`CATALOG`](crate::api::labels::CATALOG) only if
+/// the lifecycle manager has reported that it is missing: other managers use all ConfigMaps.
 ///
 /// # Errors
 ///
@@ -100,7 +101,8 @@ pub async fn load(
     client: &kube::Client,
     catalogs: &dyn CatalogClient,
 ) -> Result<Loaded, String> {
-    let location = location::location(source, client).await?;
+    let trusted = (source.status.reason == location::UNTRUSTED_CONTENT).then_some("");
+    let location = location::location(source, client, trusted).await.map_err(|failure| failure.message)?;
     let loaded = catalogs.load(&location, None).await.map_err(|error| error.to_string())?;
     loaded.ok_or_else(|| format!("{location} returned no content"))
 }

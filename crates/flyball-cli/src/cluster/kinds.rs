@@ -5,6 +5,7 @@ use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// All groups and versions in one response; see
 /// <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
@@ -36,8 +37,9 @@ impl Kind {
     pub(crate) fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
         let Self { group, version, plural, .. } = self;
         let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        let place = namespace.filter(|_| self.namespaced).map(|name| format!("/namespaces/{name}")).unwrap_or_default();
-        format!("{root}{place}/{plural}{}", name.map(|name| format!("/{name}")).unwrap_or_default())
+        let scope = namespace.filter(|_| self.namespaced);
+        let place = scope.map(|name| format!("/namespaces/{}", segment(name))).unwrap_or_default();
+        format!("{root}{place}/{plural}{}", name.map(|name| format!("/{}", segment(name))).unwrap_or_default())
     }
 
     /// Returns its `apiVersion`.
@@ -156,6 +158,22 @@ impl Kinds {
     }
 }
 
+/// Escapes a segment of a path: names in owner references and ledgers are text of others.
+fn segment(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte);
+    if name.bytes().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let mut escaped = String::new();
+    for byte in name.bytes() {
+        match byte {
+            plain if is_plain(plain) => escaped.push(char::from(plain)),
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 fn read(response: &Value, kinds: &mut Vec<Kind>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -228,6 +246,8 @@ mod tests {
             assert_eq!(path.as_deref(), Some("/apis/apps/v1/namespaces/ns/deployments/web"), "{name}");
         }
         assert_eq!(kinds.find("po").map(|kind| kind.path(None, None)).as_deref(), Some("/api/v1/pods"));
+        let hostile = kinds.find("po").map(|kind| kind.path(Some("a/b"), Some("p/proxy/x?y=1#%2e")));
+        assert_eq!(hostile.as_deref(), Some("/api/v1/namespaces/a%2Fb/pods/p%2Fproxy%2Fx%3Fy%3D1%23%252e"));
         assert!(kinds.find("deployments.other").is_none() && kinds.of("apps/v1beta2", "Deployment").is_some());
         assert_eq!(kinds.resolve("all").unwrap().len(), 2);
         assert!(kinds.resolve("pod").is_ok() && kinds.resolve("podz").is_err());

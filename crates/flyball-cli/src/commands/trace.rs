@@ -8,8 +8,9 @@ use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{LiveLines, Style, paint};
+use crate::render::terminal::{LiveLines, Style, one_line, paint};
 use clap::Args;
+use flyball_console::hide_values;
 use flyball_core::time::{SignedDuration, Timestamp};
 use history::Node;
 use http::Request;
@@ -156,7 +157,11 @@ async fn descendants<'a>(
 
 async fn get(client: &Client, path: &str, accept: &str) -> kube::Result<Value> {
     let request = Request::get(path).header(ACCEPT, accept).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    client.request(request).await
+    let mut object: Value = client.request(request).await?;
+    if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
+        hide_values(&mut object);
+    }
+    Ok(object)
 }
 
 /// Draws the tree.
@@ -167,13 +172,14 @@ fn lines(tree: &Node) -> Vec<String> {
 }
 
 fn draw(node: &Node, began: Option<Timestamp>, first: &str, rest: &str, lines: &mut Vec<String>) {
-    let state = if node.state.is_empty() { String::new() } else { format!("  {}", paint(Style::Good, &node.state)) };
-    lines.push(format!("{first}{}{state}", paint(Style::Strong, &format!("{}/{}", node.kind, node.name))));
+    let painted = |style, text: &str| if text.is_empty() { String::new() } else { paint(style, &one_line(text)) };
+    let state = if node.state.is_empty() { String::new() } else { format!("  {}", painted(Style::Good, &node.state)) };
+    lines.push(format!("{first}{}{state}", painted(Style::Strong, &format!("{}/{}", node.kind, node.name))));
     let bar = if node.children.is_empty() { "  " } else { "│ " };
     for step in &node.steps {
         let since = began.map_or(SignedDuration::ZERO, |began| step.time.duration_since(began));
-        let by = if step.by.is_empty() { String::new() } else { format!("  {}", paint(Style::Faint, &step.by)) };
-        lines.push(format!("{rest}{bar}{:>8}  {}{by}", after(since), step.what));
+        let by = if step.by.is_empty() { String::new() } else { format!("  {}", painted(Style::Faint, &step.by)) };
+        lines.push(format!("{rest}{bar}{:>8}  {}{by}", after(since), one_line(&step.what)));
     }
     for (at, child) in node.children.iter().enumerate() {
         let (fork, line) = if at + 1 == node.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };

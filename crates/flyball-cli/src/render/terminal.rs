@@ -1,7 +1,8 @@
 //! Terminal output: colors and updates in place on a terminal, plain lines elsewhere.
 //!
 //! Objects, logs and messages contain text of others. On a terminal, control characters in it are visible, so that it
-//! cannot change what is displayed; elsewhere, lines are printed as they are.
+//! cannot change what is displayed; elsewhere, lines are printed as they are. Lines that a command composes of such text
+//! contain it as [`one_line`], as cells of tables in kubectl: with visible colors and line breaks, everywhere.
 
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
@@ -101,14 +102,33 @@ pub(crate) enum Colors {
     Escape,
 }
 
-/// Makes control characters visible: `^[` for ESC, `<9b>` for C1 controls and for characters that change the direction
-/// of text. Line breaks and tabs stay.
+/// Makes control characters visible: `^[` for ESC, `<9b>` for C1 controls and for characters that are invisible or
+/// change the direction of text. Line breaks, tabs, and joiners, which words and emoji contain, stay.
 #[doc(alias = "EscapeTerminal")]
 pub(crate) fn escape_controls(text: &str, colors: Colors) -> Cow<'_, str> {
-    let is_control = |char: char| {
-        let changes_direction = matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        char.is_control() && char != '\n' && char != '\t' || changes_direction
-    };
+    let stays = |char: char| matches!(char, '\n' | '\t' | '\u{200c}' | '\u{200d}');
+    escape(text, colors, |char| !stays(char) && (char.is_control() || is_invisible(char)))
+}
+
+/// Makes text of others a part of a line: control characters are visible, also color codes, line breaks (`^J`) and
+/// tabs. A line that contains no other text of others has only the colors and breaks of this program.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    escape(text, Colors::Escape, |char| char.is_control() || is_invisible(char))
+}
+
+/// Returns true for characters that are not displayed, although they are no controls: they separate lines, change the
+/// direction of text, or format it. See the categories Cf, Zl and Zp of Unicode.
+fn is_invisible(char: char) -> bool {
+    matches!(
+        char,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+fn escape(text: &str, colors: Colors, is_control: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_control = &is_control;
     if !text.contains(is_control) {
         return Cow::Borrowed(text);
     }
@@ -171,7 +191,8 @@ pub(crate) fn print_labeled(word: &str, text: &str) {
         true => format!("\x1b[1m{word}:\x1b[0m"),
         false => format!("{word}:"),
     };
-    let text = visible_on(&stderr(), text);
+    // Messages quote text of others, and have no colors of their own.
+    let text = if stderr().is_terminal() { escape_controls(text, Colors::Escape) } else { Cow::Borrowed(text) };
     write_above_status_line(|| drop(writeln!(stderr(), "{word} {text}")));
 }
 
@@ -251,7 +272,18 @@ mod tests {
         check("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m");
         check("\x1b[2J\x1b]0;title\x07\r\x1b", "^[[2J^[]0;title^G^M^[");
         check("\u{9b}2J \u{202e}\x7fä", "<9b>2J <202e>^?ä");
+        check("\u{200f}\u{61c}\u{2067}\u{feff}\u{2028}", "<200f><61c><2067><feff><2028>");
+        check("\u{1f468}\u{200d}\u{1f467} می\u{200c}خواهم", "\u{1f468}\u{200d}\u{1f467} می\u{200c}خواهم");
         assert_eq!(escape_controls("\x1b[31mred", Colors::Escape), "^[[31mred");
+    }
+
+    #[test]
+    fn text_of_others_stays_in_its_line_and_has_no_colors() {
+        let check = |text: &str, expected: &str| assert_eq!(one_line(text), expected, "{text:?}");
+        check("plain ä", "plain ä");
+        check("a\nnode/b is ready\r\tc", "a^Jnode/b is ready^M^Ic");
+        check("\x1b[32mready\x1b[0m \u{9b}1m", "^[[32mready^[[0m <9b>1m");
+        check("\u{200f}\u{61c}\u{202e}\u{200d}\u{e0041}", "<200f><61c><202e><200d><e0041>");
     }
 
     #[test]

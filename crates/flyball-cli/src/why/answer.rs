@@ -1,7 +1,7 @@
 //! The answer to a question about an object.
 
 use super::page::Object;
-use crate::render::terminal::{Style, columns, paint};
+use crate::render::terminal::{Style, columns, one_line, paint};
 use flyball_core::time::{SignedDuration, Timestamp, human_duration};
 use serde::{Serialize, Serializer};
 
@@ -75,6 +75,9 @@ pub(crate) struct Step {
     /// The authenticated user, if the control plane keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
+    /// The Deployment, as `NAMESPACE/NAME`, that claims it without proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) claimed_by: Option<String>,
     /// The source: `ledger`, `writes` (of an embedded control plane), `managedFields` or `owners`.
     pub(crate) source: &'static str,
 }
@@ -101,6 +104,9 @@ pub(crate) struct Reason {
     pub(crate) controller: Option<String>,
     #[serde(serialize_with = "write_time", skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<Timestamp>,
+    /// The Deployment, as `NAMESPACE/NAME`, that claims it without proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) claimed_by: Option<String>,
 }
 
 /// An operator whose ledger was read, or not.
@@ -130,37 +136,52 @@ impl Answer {
             Question::Not => self.reason_rows(),
         };
         lines.extend(columns(rows).into_iter().map(|line| format!("  {line}")));
+        let mut remark = |text: &str| lines.push(paint(Style::Faint, &format!("  {}", one_line(text))));
         for source in &self.sources {
             if let Some(error) = &source.error {
-                lines.push(paint(Style::Faint, &format!("  not asked: operator at {}: {error}", source.address)));
+                remark(&format!("not asked: operator at {}: {error}", source.address));
             }
         }
         if !self.sources.iter().any(|source| source.operator.is_some()) {
-            let hint = "no operator with a ledger was reached; pass --operator URL for causes of reconciles";
-            lines.push(paint(Style::Faint, &format!("  {hint}")));
+            remark("no operator with a ledger was reached; pass --operator URL for causes of reconciles");
+        }
+        if let Some(deployment) = self.claimant() {
+            remark(&format!(
+                "claimed: everyone can label a Deployment; if you trust it, name it: --operator {deployment}"
+            ));
         }
         lines
     }
 
+    /// Returns a Deployment that claims something.
+    fn claimant(&self) -> Option<&str> {
+        let of_steps = self.chain.iter().map(|step| &step.claimed_by);
+        let mut claims = of_steps.chain(self.reasons.iter().map(|reason| &reason.claimed_by));
+        claims.find_map(Option::as_deref)
+    }
+
     fn headline(&self) -> String {
-        let name = paint(Style::Strong, &self.object.to_string());
+        let name = paint(Style::Strong, &one_line(&self.object.to_string()));
         if let Some(field) = &self.field {
             let managers = match field.managers.len() {
                 0 => String::new(),
                 _ => format!(", set by {}", field.managers.join(", ")),
             };
             let value = if field.value.is_null() { "absent".to_owned() } else { field.value.to_string() };
-            return format!("{name} {} is {value}{managers}", field.path);
+            return format!("{name} {}", one_line(&format!("{} is {value}{managers}", field.path)));
         }
         let since = self.since.map(|since| format!(" since {}", self.age(since))).unwrap_or_default();
-        if self.state.is_empty() { name } else { format!("{name} is {}{since}", self.state) }
+        if self.state.is_empty() { name } else { format!("{name} is {}{since}", one_line(&self.state)) }
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<Vec<String>> = self.chain.iter().map(|step| self.step(step)).collect();
-        let row = |name: &str, text: &String| vec![paint(Style::Faint, name), String::new(), text.clone()];
+        let row = |name: &str, text: &str| vec![paint(Style::Faint, name), String::new(), one_line(text).into_owned()];
         rows.extend(self.waits.iter().map(|text| row("waits", text)));
-        rows.extend(self.reasons.iter().map(|reason| row("next", &reason.text)));
+        rows.extend(self.reasons.iter().map(|reason| {
+            let claim = reason.claimed_by.as_ref().map(|by| format!(" [claimed by {by}]")).unwrap_or_default();
+            row("next", &format!("{}{claim}", reason.text))
+        }));
         if !self.not_reasons.is_empty() {
             rows.push(row("not the reason", &self.not_reasons.join(", ")));
         }
@@ -174,16 +195,19 @@ impl Answer {
                 (Some(operator), None) => operator.clone(),
                 _ => String::new(),
             };
-            vec![paint(Style::Strong, reason.reason), reason.text.clone(), paint(Style::Faint, &by)]
+            let claim = reason.claimed_by.as_ref().map(|by| format!(", claimed by {by}")).unwrap_or_default();
+            let by = paint(Style::Faint, &one_line(&format!("{by}{claim}")));
+            vec![paint(Style::Strong, reason.reason), one_line(&reason.text).into_owned(), by]
         };
         let mut rows: Vec<Vec<String>> = self.reasons.iter().map(row).collect();
-        rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waits"), text.clone()]));
+        rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waits"), one_line(text).into_owned()]));
         if rows.is_empty() {
             let text = "no reason was found that keeps it from being reconciled".to_owned();
             rows.push(vec![paint(Style::Strong, "none"), text]);
         }
         if !self.not_reasons.is_empty() {
-            rows.push(vec![paint(Style::Faint, "not the reason"), self.not_reasons.join(", ")]);
+            let text = one_line(&self.not_reasons.join(", ")).into_owned();
+            rows.push(vec![paint(Style::Faint, "not the reason"), text]);
         }
         rows
     }
@@ -196,8 +220,9 @@ impl Answer {
             StepKind::Owner => "owned by",
         };
         let ago = step.time.map(|time| format!("{} ago", self.age(time))).unwrap_or_default();
-        let source = paint(Style::Faint, &format!("[{}]", step.source));
-        vec![paint(Style::Faint, name), ago, format!("{} {source}", step.text)]
+        let claim = step.claimed_by.as_ref().map(|by| format!(", claimed by {by}")).unwrap_or_default();
+        let source = paint(Style::Faint, &one_line(&format!("[{}{claim}]", step.source)));
+        vec![paint(Style::Faint, name), ago, format!("{} {source}", one_line(&step.text))]
     }
 
     fn age(&self, since: Timestamp) -> String {

@@ -1,12 +1,10 @@
 //! The chain of causes: from the last write of an object back to its origin.
 
 use super::answer::{Step, StepKind};
+use super::claims::Recorded;
 use super::fields::{self, Manager, Segment};
 use super::page::{Cause, LoggedWrite, Object, Reconcile, Write, time};
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
-
-/// A reconcile, and the operator that ran it.
-pub(super) type Found<'a> = &'a (String, Reconcile);
 
 /// The point of an object's history whose origin is searched.
 #[derive(Clone, Debug, Default)]
@@ -23,24 +21,24 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 /// Finds the write of an object at a moment among reconciles, which are newest first: that of its version, or the
 /// newest one to its fields. Writes of the status and of finalizers explain no spec.
 pub(super) fn write_of<'a>(
-    reconciles: &'a [(String, Reconcile)],
+    reconciles: &'a [Recorded],
     object: &Object,
     moment: &Moment,
     path: Option<&[Segment]>,
-) -> Option<(Found<'a>, &'a Write)> {
+) -> Option<(&'a Recorded, &'a Write)> {
     let is_of = |write: &Write| write.object.is_same(object) && !matches!(&*write.result, "unchanged" | "unknown");
     let writes = || {
-        let each = |found: Found<'a>| found.1.writes.iter().rev().map(move |write| (found, write));
+        let each = |found: &'a Recorded| found.reconcile.writes.iter().rev().map(move |write| (found, write));
         reconciles.iter().flat_map(each).filter(|(_, write)| is_of(write))
     };
     if let Some(version) = &moment.version {
         return writes().find(|(_, write)| write.after.as_ref() == Some(version));
     }
-    let is_earlier = |(found, _): &(Found<'_>, &Write)| {
+    let is_earlier = |(found, _): &(&Recorded, &Write)| {
         let limit = moment.before.map(|before| saturating_add(before, TOLERANCE));
-        limit.is_none_or(|limit| time(&found.1.began).is_none_or(|began| began <= limit))
+        limit.is_none_or(|limit| time(&found.reconcile.began).is_none_or(|began| began <= limit))
     };
-    let explains = |(_, write): &(Found<'_>, &Write)| match path {
+    let explains = |(_, write): &(&Recorded, &Write)| match path {
         Some(path) => {
             write.verb == "create" || write.before.is_none() || write.fields.iter().any(|f| fields::overlaps(f, path))
         }
@@ -58,7 +56,8 @@ pub(super) fn main_cause(reconcile: &Reconcile) -> Option<&Cause> {
 }
 
 /// Describes a write of a controller.
-pub(super) fn wrote((operator, reconcile): Found<'_>, write: &Write) -> Step {
+pub(super) fn wrote(recorded: &Recorded, write: &Write) -> Step {
+    let Recorded { operator, reconcile, .. } = recorded;
     let fields = match write.fields.len() {
         0 => String::new(),
         _ => format!(" of {}", write.fields.join(", ")),
@@ -81,12 +80,14 @@ pub(super) fn wrote((operator, reconcile): Found<'_>, write: &Write) -> Step {
         reconcile: Some(reconcile.id.clone()),
         manager: None,
         user: None,
+        claimed_by: None,
         source: "ledger",
     }
 }
 
 /// Describes the cause of a reconcile.
-pub(super) fn because((operator, reconcile): Found<'_>, cause: &Cause) -> Step {
+pub(super) fn because(recorded: &Recorded, cause: &Cause) -> Step {
+    let Recorded { operator, reconcile, .. } = recorded;
     let others = match reconcile.causes.len() {
         0 | 1 => String::new(),
         count => format!(", and {} other causes", count - 1),
@@ -119,6 +120,7 @@ pub(super) fn because((operator, reconcile): Found<'_>, cause: &Cause) -> Step {
         reconcile: Some(reconcile.id.clone()),
         manager: None,
         user: None,
+        claimed_by: None,
         source: "ledger",
     }
 }
@@ -152,6 +154,7 @@ pub(super) fn by(object: &Object, manager: &Manager) -> Step {
         reconcile: None,
         manager: Some(manager.name.clone()),
         user: None,
+        claimed_by: None,
         source: "managedFields",
     }
 }
@@ -188,6 +191,7 @@ pub(super) fn by_user(object: &Object, write: &LoggedWrite) -> Step {
         reconcile: None,
         manager: Some(manager.clone()),
         user: Some(user.clone()),
+        claimed_by: None,
         source: "writes",
     }
 }
@@ -206,6 +210,7 @@ pub(super) fn owned_by(child: &Object, owner: &Object) -> Step {
         reconcile: None,
         manager: None,
         user: None,
+        claimed_by: None,
         source: "owners",
     }
 }

@@ -63,10 +63,9 @@ fn is_text(value: &Value, text: &str) -> bool {
     }
 }
 
-/// Returns true if the data of an object is confidential, so that it is not printed.
-pub(super) fn is_confidential(object: &Value, path: &[Segment]) -> bool {
-    let first = matches!(path.first(), Some(Segment::Field(name)) if name == "data" || name == "stringData");
-    object["kind"] == "Secret" && object["apiVersion"] == "v1" && first
+/// Returns true for Secrets, whose values are not printed.
+pub(super) fn is_secret(object: &Value) -> bool {
+    object["kind"] == "Secret" && object["apiVersion"] == "v1"
 }
 
 /// An entry of the managed fields.

@@ -1,20 +1,23 @@
 //! The operators whose debug pages are read: those that the command line names, those on this machine, and those that
 //! `flyball deploy` installed, through the API server.
+//!
+//! Invariant: the token is sent only to operators that the command line names.
 
 use super::answer::Source;
-use super::page::{Object, ObjectPage, Overview, Reconcile, Reconciles};
+use super::claims::{Claimant, Recorded};
+use super::deployments;
+use super::page::{Object, ObjectPage, Overview, Reconciles};
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::MANAGED_BY;
-use crate::operator::metrics::SECURE_METRICS_PORT;
 use crate::operator::registry;
 use crate::web::{Receiver, Web};
 use bytes::Bytes;
 use clap::Args;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use http_body_util::{BodyExt, Limited};
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -28,15 +31,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_PAGE_BYTES: usize = 32 << 20;
 /// Reconciles of one object that are read.
 const MAX_RECONCILES: usize = 500;
+const NO_PAGES: &str = "it has no debug pages: build it with this version of Flyball";
 /// Header with the token of the caller. The API server removes `Authorization` from what it forwards to a pod.
-const FORWARDED_TOKEN: &str = "flyball-authorization";
+pub(super) const FORWARDED_TOKEN: &str = "flyball-authorization";
 
 /// Flags that name operators.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct OperatorArgs {
-    /// Address of the metrics of an operator, such as http://127.0.0.1:8080; operators on this machine, and those that
-    /// flyball deployed, are found without it
-    #[arg(long = "operator", value_name = "URL")]
+    /// Address of the metrics of an operator, such as http://127.0.0.1:8080, or NAMESPACE/DEPLOYMENT; others on this
+    /// machine, and those that flyball deployed, are found without it, but get no token
+    #[arg(long = "operator", value_name = "URL|NAMESPACE/DEPLOYMENT")]
     pub(crate) operators: Vec<String>,
     /// Bearer token for operators with secure metrics
     #[arg(long, env = "FLYBALL_OPERATOR_TOKEN", hide_env_values = true, value_name = "TOKEN")]
@@ -45,17 +49,34 @@ pub(crate) struct OperatorArgs {
 
 /// The location of the pages of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Address {
+pub(super) enum Address {
     Url(String),
     /// A path of the API server, which forwards requests to a pod.
     Pod(String),
 }
 
+/// A place where an operator may respond.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoint {
+    address: Address,
+    /// The command line names it: it may receive the token.
+    is_named: bool,
+    /// It was found by a label that everyone may set.
+    claimant: Option<Claimant>,
+}
+
 /// An operator that responded.
 #[derive(Clone, Debug)]
 pub(super) struct Operator {
-    address: Address,
+    endpoint: Endpoint,
     pub(super) overview: Overview,
+}
+
+/// An operator on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum OperatorName {
+    Url(String),
+    Deployment(String, String),
 }
 
 /// The operators of a cluster.
@@ -79,10 +100,48 @@ impl std::fmt::Debug for Pages {
     }
 }
 
+impl Endpoint {
+    pub(super) fn named(address: Address) -> Self {
+        Self { address, is_named: true, claimant: None }
+    }
+
+    /// Creates the endpoint of a process on this machine.
+    fn local(address: Address) -> Self {
+        Self { address, is_named: false, claimant: None }
+    }
+
+    pub(super) fn discovered(address: Address, claimant: Claimant) -> Self {
+        Self { address, is_named: false, claimant: Some(claimant) }
+    }
+
+    /// Returns how the command line names it.
+    fn name(&self) -> String {
+        self.claimant.as_ref().map_or_else(|| self.address.to_string(), |claimant| claimant.deployment.clone())
+    }
+
+    /// Describes the missing permission of the caller.
+    fn refusal(&self, has_token: bool) -> Error {
+        let needed = "it requires a token that may get /debug/flyball";
+        match (self.is_named, has_token) {
+            (true, false) => Error::new(format!("{needed}: set FLYBALL_OPERATOR_TOKEN")),
+            (true, true) => Error::new(format!("{needed}, and rejects this one")),
+            (false, _) => Error::new(format!("{needed}; only named operators receive it: --operator {}", self.name())),
+        }
+    }
+}
+
+impl Operator {
+    /// Returns the Deployment of an operator that was merely discovered.
+    pub(super) fn claimant(&self) -> Option<&Claimant> {
+        self.endpoint.claimant.as_ref()
+    }
+}
+
 #[cfg(test)]
 impl Operator {
-    pub(super) fn with_overview(overview: Overview) -> Self {
-        Self { address: Address::Url(String::new()), overview }
+    pub(super) fn with_overview(overview: Overview, claimant: Option<Claimant>) -> Self {
+        let address = Address::Url(String::new());
+        Self { endpoint: Endpoint { address, is_named: false, claimant }, overview }
     }
 }
 
@@ -90,31 +149,25 @@ impl Operators {
     /// Finds the operators of a cluster, and reads their first pages.
     pub(super) async fn find(client: &Client, args: &OperatorArgs) -> Result<Self> {
         let pages = Pages { web: Web::new(TIMEOUT)?, client: client.clone(), token: args.operator_token.clone() };
-        let mut addresses: Vec<Address> = args.operators.iter().map(|url| named(url)).collect::<Result<_>>()?;
-        if let Some(cluster) = registry::cluster_id(client).await {
-            let here =
-                registry::addresses(&cluster).into_iter().map(|address| Address::Url(format!("http://{address}")));
-            addresses.extend(here.filter(|address| !addresses.contains(address)).collect::<Vec<_>>());
-        }
-        addresses.extend(deployed(client).await);
-        addresses.truncate(MAX_OPERATORS);
+        let (mut endpoints, mut sources) = endpoints(client, args).await?;
+        endpoints.truncate(MAX_OPERATORS);
         let mut asked = JoinSet::new();
-        for (at, address) in addresses.into_iter().enumerate() {
+        for (at, endpoint) in endpoints.into_iter().enumerate() {
             let pages = pages.clone();
             asked.spawn(async move {
-                let overview = pages.get::<Overview>(&address, "").await;
-                (at, address, overview)
+                let overview = pages.get::<Overview>(&endpoint, "").await;
+                (at, endpoint, overview)
             });
         }
         let mut asked = asked.join_all().await;
         asked.sort_by_key(|(at, ..)| *at);
-        let (mut reached, mut sources) = (Vec::new(), Vec::new());
-        for (_, address, overview) in asked {
-            let shown = address.to_string();
+        let mut reached = Vec::new();
+        for (_, endpoint, overview) in asked {
+            let shown = endpoint.address.to_string();
             match overview {
                 Ok(overview) => {
                     sources.push(Source { address: shown, operator: Some(overview.operator.clone()), error: None });
-                    reached.push(Operator { address, overview });
+                    reached.push(Operator { endpoint, overview });
                 }
                 Err(error) => sources.push(Source { address: shown, operator: None, error: Some(error.to_string()) }),
             }
@@ -124,15 +177,18 @@ impl Operators {
 
     /// Returns the reconciles that involve an object, of all operators, newest first. An operator that does not
     /// respond any more has none.
-    pub(super) async fn reconciles(&self, object: &Object) -> Vec<(String, Reconcile)> {
-        let mut found: Vec<(String, Reconcile)> = Vec::new();
+    pub(super) async fn reconciles(&self, object: &Object) -> Vec<Recorded> {
+        let mut found: Vec<Recorded> = Vec::new();
         for operator in &self.reached {
             let page = format!("/reconciles?{}&involves=true&limit={MAX_RECONCILES}", query(object));
-            let page = self.pages.get::<Reconciles>(&operator.address, &page).await.unwrap_or_default();
-            let name = &operator.overview.operator;
-            found.extend(page.reconciles.into_iter().map(|reconcile| (name.clone(), reconcile)));
+            let page = self.pages.get::<Reconciles>(&operator.endpoint, &page).await.unwrap_or_default();
+            found.extend(page.reconciles.into_iter().take(MAX_RECONCILES).map(|reconcile| Recorded {
+                operator: operator.overview.operator.clone(),
+                claimant: operator.endpoint.claimant.clone(),
+                reconcile,
+            }));
         }
-        found.sort_by(|(_, one), (_, other)| other.began.cmp(&one.began));
+        found.sort_by(|one, other| other.reconcile.began.cmp(&one.reconcile.began));
         found
     }
 
@@ -141,7 +197,7 @@ impl Operators {
         let mut states = Vec::new();
         for operator in &self.reached {
             let page = format!("/object?{}", query(object));
-            if let Ok(state) = self.pages.get::<ObjectPage>(&operator.address, &page).await {
+            if let Ok(state) = self.pages.get::<ObjectPage>(&operator.endpoint, &page).await {
                 states.push((operator, state));
             }
         }
@@ -158,19 +214,20 @@ impl std::fmt::Display for Address {
 }
 
 impl Pages {
-    async fn get<T: DeserializeOwned>(&self, address: &Address, page: &str) -> Result<T> {
-        let text = match timeout(TIMEOUT, self.read(address, page)).await {
+    async fn get<T: DeserializeOwned>(&self, endpoint: &Endpoint, page: &str) -> Result<T> {
+        let text = match timeout(TIMEOUT, self.read(endpoint, page)).await {
             Ok(text) => text?,
             Err(_) => return Err(Error::new(format!("no response within {} s", TIMEOUT.as_secs()))),
         };
         serde_json::from_slice(&text).context("the page is not that of an operator with a ledger")
     }
 
-    async fn read(&self, address: &Address, page: &str) -> Result<Bytes> {
-        let bearer = self.token.as_ref().map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
+    async fn read(&self, endpoint: &Endpoint, page: &str) -> Result<Bytes> {
+        let token = self.token.as_ref().filter(|_| endpoint.is_named);
+        let bearer = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
         let bearer = bearer.transpose().context("the token has invalid characters")?;
         let invalid = "invalid address";
-        match address {
+        match &endpoint.address {
             Address::Url(url) => {
                 let mut request = Request::get(format!("{url}/debug/flyball{page}"));
                 if let Some(bearer) = bearer {
@@ -181,9 +238,8 @@ impl Pages {
                 let response = self.web.receive(request, &mut receiver).await?;
                 match response.status().as_u16() {
                     200 => Ok(response.into_body()),
-                    401 | 403 => Err(Error::new("it requires a token that may get /debug/flyball")
-                        .hint("set FLYBALL_OPERATOR_TOKEN")),
-                    404 => Err(Error::new("it has no debug pages: build it with this version of Flyball")),
+                    401 | 403 => Err(endpoint.refusal(token.is_some())),
+                    404 => Err(Error::new(NO_PAGES)),
                     code => Err(Error::new(format!("it returned {code}"))),
                 }
             }
@@ -192,58 +248,73 @@ impl Pages {
                 if let Some(bearer) = bearer {
                     request = request.header(FORWARDED_TOKEN, bearer);
                 }
-                let request = request.body(Vec::new()).context(invalid)?;
-                let text = self.client.request_text(request).await.context("the API server cannot reach the pod")?;
-                Ok(text.into())
+                let request = request.body(Body::empty()).context(invalid)?;
+                let response = self.client.send(request).await.context("the API server cannot reach the pod")?;
+                let code = response.status().as_u16();
+                let body = Limited::new(response.into_body(), MAX_PAGE_BYTES).collect().await;
+                let body = body.map_err(|error| Error::caused("cannot read the page", error))?.to_bytes();
+                match (code, serde_json::from_slice::<Status>(&body).ok()) {
+                    (200, _) => Ok(body),
+                    // The API server says so as a `Status`, unlike an operator.
+                    (401 | 403, None) => Err(endpoint.refusal(token.is_some())),
+                    (_, Some(status)) => {
+                        Err(Error::new(format!("the API server cannot reach the pod: {}", status.message)))
+                    }
+                    (404, None) => Err(Error::new(NO_PAGES)),
+                    (code, None) => Err(Error::new(format!("it returned {code}"))),
+                }
             }
         }
     }
 }
 
-/// Parses an address on the command line.
-fn named(url: &str) -> Result<Address> {
-    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+/// Returns the endpoints of all operators, named ones first, and the named operators that cannot be found.
+async fn endpoints(client: &Client, args: &OperatorArgs) -> Result<(Vec<Endpoint>, Vec<Source>)> {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    let names: Vec<OperatorName> = args.operators.iter().map(|text| parse(text)).collect::<Result<_>>()?;
+    for name in names {
+        match name {
+            OperatorName::Url(url) => found.push(Endpoint::named(Address::Url(url))),
+            OperatorName::Deployment(namespace, name) => match deployments::named(client, &namespace, &name).await {
+                Ok(pods) => found.extend(pods),
+                Err(error) => missing.push(Source {
+                    address: format!("{namespace}/{name}"),
+                    operator: None,
+                    error: Some(error.to_string()),
+                }),
+            },
+        }
+    }
+    let mut others = Vec::new();
+    if let Some(cluster) = registry::cluster_id(client).await {
+        let addresses = registry::addresses(&cluster).into_iter();
+        others.extend(addresses.map(|address| Endpoint::local(Address::Url(format!("http://{address}")))));
+    }
+    others.extend(deployments::discover(client).await);
+    for other in others {
+        if !found.iter().any(|known| known.address == other.address) {
+            found.push(other);
+        }
+    }
+    Ok((found, missing))
+}
+
+/// Parses an operator on the command line.
+fn parse(text: &str) -> Result<OperatorName> {
+    if let Some((namespace, name)) = deployments::parse(text) {
+        return Ok(OperatorName::Deployment(namespace, name));
+    }
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let parsed = url::Url::parse(&url).ok().filter(|parsed| matches!(parsed.scheme(), "http" | "https"));
     match parsed.filter(url::Url::has_host) {
         Some(_) => {
             let base = url.trim_end_matches('/');
             let base = base.strip_suffix("/metrics").or_else(|| base.strip_suffix("/debug/flyball")).unwrap_or(base);
-            Ok(Address::Url(base.to_owned()))
+            Ok(OperatorName::Url(base.to_owned()))
         }
-        None => Err(Error::usage(format!("--operator: {url:?} is not an address"))
-            .hint("use the address of its metrics, such as http://127.0.0.1:8080")),
+        None => Err(Error::usage(format!("--operator: {text:?} is neither an address nor a Deployment"))
+            .hint("use the address of its metrics, such as http://127.0.0.1:8080, or NAMESPACE/DEPLOYMENT")),
     }
-}
-
-/// Returns the paths to pods of operators that `flyball deploy` installed. Without permission to find them there are
-/// none.
-async fn deployed(client: &Client) -> Vec<Address> {
-    use k8s_openapi::api::apps::v1::Deployment;
-    let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-    let Ok(deployments) = Api::<Deployment>::all(client.clone()).list(&ours).await else { return Vec::new() };
-    let mut found = Vec::new();
-    for deployment in deployments.items.iter().take(MAX_OPERATORS) {
-        let namespace = deployment.namespace().unwrap_or_default();
-        let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
-        let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
-        let Ok(pods) = pods.list(&ListParams::default().labels(&selector.join(","))).await else { continue };
-        found.extend(pods.items.iter().filter_map(|pod| forwarded(&namespace, pod)));
-    }
-    found
-}
-
-/// Returns the path by which the API server forwards requests to the metrics of a running pod.
-fn forwarded(namespace: &str, pod: &Pod) -> Option<Address> {
-    let is_running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
-    let mut containers = pod.spec.iter().filter(|_| is_running).flat_map(|spec| &spec.containers);
-    let (container, port) = containers.find_map(|container| {
-        let port = container.ports.iter().flatten().find(|port| port.name.as_deref() == Some("metrics"))?;
-        Some((container, port.container_port))
-    })?;
-    let is_secure = container.args.iter().flatten().any(|arg| arg == "--metrics-secure");
-    let scheme = if is_secure || port == i32::from(SECURE_METRICS_PORT) { "https:" } else { "" };
-    Some(Address::Pod(format!("/api/v1/namespaces/{namespace}/pods/{scheme}{}:{port}/proxy", pod.name_any())))
 }
 
 /// Encodes the identity of an object as parameters.
@@ -259,30 +330,15 @@ fn query(object: &Object) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
-    fn addresses_are_those_of_metrics() {
+    fn operators_are_addresses_of_metrics_or_deployments() {
         for text in ["127.0.0.1:8080", "http://127.0.0.1:8080/", "http://127.0.0.1:8080/metrics"] {
-            assert_eq!(named(text).expect("an address"), Address::Url("http://127.0.0.1:8080".into()), "{text}");
+            let expected = OperatorName::Url("http://127.0.0.1:8080".into());
+            assert_eq!(parse(text).expect("an address"), expected, "{text}");
         }
-        assert!(named("ftp://a").is_err() && named("http://").is_err());
-    }
-
-    #[test]
-    fn running_pods_are_reached_through_the_api_server() {
-        let pod = |phase: &str, args: &[&str], port: u16| {
-            let pod = json!({
-                "metadata": {"name": "op-1"}, "status": {"phase": phase},
-                "spec": {"containers": [{"name": "manager", "args": args, "ports": [
-                    {"name": "metrics", "containerPort": port},
-                ]}]},
-            });
-            forwarded("ns", &serde_json::from_value(pod).expect("a pod")).map(|address| address.to_string())
-        };
-        let secure = Some("/api/v1/namespaces/ns/pods/https:op-1:8443/proxy".to_owned());
-        assert_eq!(pod("Running", &["--metrics-secure"], 8443), secure);
-        assert_eq!(pod("Running", &[], 8080), Some("/api/v1/namespaces/ns/pods/op-1:8080/proxy".to_owned()));
-        assert_eq!(pod("Pending", &[], 8080), None);
+        let expected = OperatorName::Deployment("shop-system".into(), "shop".into());
+        assert_eq!(parse("shop-system/shop").expect("a Deployment"), expected);
+        assert!(parse("ftp://a").is_err() && parse("http://").is_err());
     }
 }

@@ -16,6 +16,8 @@ const QUIET: SignedDuration = SignedDuration::from_secs(600);
 pub(super) struct Reasons {
     pub(super) found: Vec<Reason>,
     pub(super) excluded: Vec<String>,
+    /// The Deployment whose pages are added, if they are claims.
+    pub(super) claimed_by: Option<String>,
     now: Timestamp,
 }
 
@@ -25,20 +27,24 @@ impl Reasons {
     }
 
     fn add(&mut self, reason: &'static str, text: String) -> &mut Reason {
-        self.found.push(Reason { reason, text, operator: None, controller: None, until: None });
+        self.found.push(Reason { reason, text, operator: None, controller: None, until: None, claimed_by: None });
         self.found.last_mut().expect("it was just added")
     }
 
     fn of(&mut self, operator: &Operator, controller: Option<&str>, reason: &'static str, text: String) -> &mut Reason {
+        let claimed_by = self.claimed_by.clone();
         let added = self.add(reason, text);
         added.operator = Some(operator.overview.operator.clone());
         added.controller = controller.map(str::to_owned);
+        added.claimed_by = claimed_by;
         added
     }
 
     fn exclude(&mut self, text: &str) {
-        if !self.excluded.iter().any(|known| known == text) {
-            self.excluded.push(text.to_owned());
+        let claim = self.claimed_by.as_ref().map(|by| format!(" (claimed by {by})")).unwrap_or_default();
+        let text = format!("{text}{claim}");
+        if !self.excluded.contains(&text) {
+            self.excluded.push(text);
         }
     }
 
@@ -300,7 +306,7 @@ mod tests {
 
     /// Returns the reasons of an operator with these pages, and the texts.
     fn reasons(overview: Value, page: Value, live: &Value) -> Vec<(&'static str, String)> {
-        let operator = Operator::with_overview(serde_json::from_value(overview).expect("an overview"));
+        let operator = Operator::with_overview(serde_json::from_value(overview).expect("an overview"), None);
         let page: ObjectPage = serde_json::from_value(page).expect("a page");
         let mut reasons = Reasons::new("2026-01-01T00:01:00Z".parse().expect("a time"));
         reasons.of_object(live);

@@ -2,18 +2,20 @@
 
 use super::answer::{Answer, Field, Question, Source};
 use super::chain::{self, Moment};
+use super::claims::{self, Claimant, Recorded};
 use super::fields::{self, Segment};
-use super::operators::{OperatorArgs, Operators};
-use super::page::{LoggedWrite, Object, Reconcile, WriteLog, time};
+use super::operators::{Operator, OperatorArgs, Operators};
+use super::page::{LoggedWrite, Object, ObjectPage, WriteLog, time};
 use super::reasons::{Reasons, waits};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
+use flyball_console::hide_values;
 use flyball_core::Clock;
 use flyball_core::time::{Timestamp, parse_rfc3339};
 use http::Request;
 use kube::Client;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit of the steps of a chain.
 const MAX_STEPS: usize = 32;
@@ -70,14 +72,15 @@ pub(crate) async fn investigate(
 
 async fn get(client: &Client, path: &str) -> kube::Result<Value> {
     let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    client.request(request).await
+    let mut object = client.request(request).await?;
+    if fields::is_secret(&object) {
+        hide_values(&mut object);
+    }
+    Ok(object)
 }
 
 fn field_of(live: &Value, text: &str, path: &[Segment]) -> Field {
-    let value = match fields::is_confidential(live, path) {
-        true => Value::from("(confidential)"),
-        false => fields::value(live, path).clone(),
-    };
+    let value = fields::value(live, path).clone();
     let managers = fields::managers(live, Some(path)).into_iter().map(|manager| manager.name);
     Field { path: text.to_owned(), value, managers: managers.collect() }
 }
@@ -115,12 +118,16 @@ impl Investigation<'_> {
                 return;
             }
             let reconciles = self.operators.reconciles(&object).await;
-            let next = match chain::write_of(&reconciles, &object, &moment, path) {
-                Some((found, write)) => {
-                    self.answer.chain.push(chain::wrote(found, write));
-                    self.cause(found).await
+            let (facts, claims) = self.judge(reconciles, &live, &object).await;
+            let next = match chain::write_of(&facts, &object, &moment, path) {
+                Some((recorded, write)) => {
+                    self.answer.chain.push(chain::wrote(recorded, write));
+                    self.cause(recorded).await
                 }
-                None => self.without_ledger(&live, &object, &moment, path).await,
+                None => {
+                    self.add_claim(&claims, &object, &moment, path);
+                    self.without_ledger(&live, &object, &moment, path).await
+                }
             };
             let Some((next, at)) = next else { return };
             (live, moment, path) = (next, at, None);
@@ -128,10 +135,10 @@ impl Investigation<'_> {
     }
 
     /// Adds the cause of a reconcile, and returns the object to continue with.
-    async fn cause(&mut self, found: &(String, Reconcile)) -> Option<(Value, Moment)> {
-        let reconcile = &found.1;
+    async fn cause(&mut self, recorded: &Recorded) -> Option<(Value, Moment)> {
+        let reconcile = &recorded.reconcile;
         let cause = chain::main_cause(reconcile)?;
-        self.answer.chain.push(chain::because(found, cause));
+        self.answer.chain.push(chain::because(recorded, cause));
         let before = time(&reconcile.began);
         if cause.kind == "change" {
             let live = self.read(&cause.object).await?;
@@ -140,6 +147,63 @@ impl Investigation<'_> {
         // A retry or a timer continues an earlier reconcile of the same object, whose spec is the origin.
         let live = self.read(&reconcile.object).await?;
         Some((live, Moment { version: None, before }))
+    }
+
+    /// Separates reconciles that count as facts from claims.
+    async fn judge(&self, all: Vec<Recorded>, live: &Value, object: &Object) -> (Vec<Recorded>, Vec<Recorded>) {
+        if all.iter().all(|recorded| recorded.claimant.is_none()) {
+            return (all, Vec::new());
+        }
+        let (managers, log) = (fields::managers(live, None), self.logged_writes(object).await);
+        let mut allowed: BTreeMap<(Claimant, String), bool> = BTreeMap::new();
+        let (mut facts, mut claims) = (Vec::new(), Vec::new());
+        for recorded in all {
+            let mut is_fact = recorded.claimant.is_none();
+            for write in recorded.reconcile.writes.iter().filter(|write| write.object.is_same(object)) {
+                let Some(claimant) = &recorded.claimant else { break };
+                if is_fact || !claims::is_confirmed(&recorded, write, &managers, &log) {
+                    continue;
+                }
+                let key = (claimant.clone(), write.subresource.clone());
+                is_fact = match allowed.get(&key) {
+                    Some(known) => *known,
+                    None => {
+                        let may = self.may_write(claimant, object, &write.subresource).await;
+                        allowed.insert(key, may);
+                        may
+                    }
+                };
+            }
+            if is_fact { facts.push(recorded) } else { claims.push(recorded) }
+        }
+        (facts, claims)
+    }
+
+    async fn may_write(&self, claimant: &Claimant, object: &Object, subresource: &str) -> bool {
+        match self.kinds.of(&object.api_version(), &object.kind) {
+            Some(kind) => claimant.may_write(self.client, kind, object, subresource).await,
+            None => false,
+        }
+    }
+
+    /// Adds what an operator without proof says about a write and its cause.
+    fn add_claim(&mut self, claims: &[Recorded], object: &Object, moment: &Moment, path: Option<&[Segment]>) {
+        let Some((recorded, write)) = chain::write_of(claims, object, moment, path) else { return };
+        let cause = chain::main_cause(&recorded.reconcile).map(|cause| chain::because(recorded, cause));
+        for mut step in std::iter::once(chain::wrote(recorded, write)).chain(cause) {
+            step.claimed_by = recorded.claimant.as_ref().map(|claimant| claimant.deployment.clone());
+            self.answer.chain.push(step);
+        }
+    }
+
+    /// Returns the Deployment of an operator whose page about an object is a claim.
+    async fn claimed_by(&self, operator: &Operator, live: &Value, object: &Object) -> Option<String> {
+        let claimant = operator.claimant()?;
+        let manages = claims::manages(&operator.overview.operator, &fields::managers(live, None));
+        let may_write =
+            async || self.may_write(claimant, object, "").await || self.may_write(claimant, object, "status").await;
+        let is_witness = manages && may_write().await;
+        (!is_witness).then(|| claimant.deployment.clone())
     }
 
     /// Adds the manager of an object, and returns its owner unless the manager acts for no owner.
@@ -192,7 +256,7 @@ impl Investigation<'_> {
         query
             .append_pair("name", &object.name)
             .append_pair("namespace", object.namespace.as_deref().unwrap_or_default());
-        let page = get(self.client, &format!("/debug/flyball/writes?{}", query.finish())).await.unwrap_or_default();
+        let page = get(self.client, &format!("/debug/api/writes?{}", query.finish())).await.unwrap_or_default();
         serde_json::from_value::<WriteLog>(page).unwrap_or_default().writes
     }
 
@@ -212,9 +276,7 @@ impl Investigation<'_> {
         let mut reasons = Reasons::new(self.answer.now);
         let target = self.answer.object.clone();
         let states = self.operators.states(&target).await;
-        for (operator, page) in states.iter().filter(|(_, page)| !page.controllers.is_empty()) {
-            reasons.of_operator(operator, page, &target, live);
-        }
+        self.explain_with(&mut reasons, &states, &target, live).await;
         self.answer.reasons = reasons.found;
         self.answer.not_reasons = reasons.excluded;
     }
@@ -227,16 +289,30 @@ impl Investigation<'_> {
         reasons.of_object(live);
         let target = self.answer.object.clone();
         let states = self.operators.states(&target).await;
-        let is_reconciled = states.iter().any(|(_, page)| !page.controllers.is_empty());
-        for (operator, page) in states.iter().filter(|(_, page)| !page.controllers.is_empty()) {
-            reasons.of_operator(operator, page, &target, live);
-        }
-        if !is_reconciled && !self.operators.reached.is_empty() {
-            let names: Vec<&str> = self.operators.reached.iter().map(|o| o.overview.operator.as_str()).collect();
+        self.explain_with(&mut reasons, &states, &target, live).await;
+        let is_fact = |operator: &&Operator| operator.claimant().is_none();
+        let is_reconciled = states.iter().any(|(of, page)| is_fact(of) && !page.controllers.is_empty());
+        let names: Vec<&str> =
+            self.operators.reached.iter().filter(is_fact).map(|of| of.overview.operator.as_str()).collect();
+        if !is_reconciled && !names.is_empty() {
             reasons.excluded.push(format!("{} do not reconcile this kind", names.join(", ")));
         }
         self.answer.reasons = reasons.found;
         self.answer.not_reasons = reasons.excluded;
+    }
+
+    /// Adds what the operators say about an object that they reconcile.
+    async fn explain_with(
+        &self,
+        reasons: &mut Reasons,
+        states: &[(&Operator, ObjectPage)],
+        target: &Object,
+        live: &Value,
+    ) {
+        for (operator, page) in states.iter().filter(|(_, page)| !page.controllers.is_empty()) {
+            reasons.claimed_by = self.claimed_by(operator, live, target).await;
+            reasons.of_operator(operator, page, target, live);
+        }
     }
 
     /// Reads the events about an object. Without permission there are none.

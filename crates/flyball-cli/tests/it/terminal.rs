@@ -3,6 +3,7 @@
 
 use crate::run::{SAMPLE, operator};
 use crate::{CommandOutput, Home};
+use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -149,6 +150,47 @@ fn colors_are_for_terminals_that_support_them() {
         assert_eq!(colored, answered(command, "").out.contains('\u{1b}'), "{name}={value}");
     }
     assert_eq!(home.run(&dry.split(' ').collect::<Vec<_>>()).ok().out, plain);
+}
+
+/// The CRDs of OLM.
+const OLM_CRDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../flyball-lifecycle/src/api/crds");
+
+#[test]
+fn text_of_others_is_a_part_of_a_line_at_terminals_and_in_pipes() {
+    let hostile = "x\u{1b}[35mready\u{1b}[0m\nnode/n is ready\r\u{9b}1m\u{202e}\u{200f}\u{61c}";
+    let home = Home::new("hostile-text");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let apply = |object: Value| {
+        fs::write(home.0.join("object.json"), object.to_string()).unwrap();
+        home.run(&["apply", "-f", "object.json"]).ok();
+    };
+    for kind in ["subscriptions", "catalogsources", "clusterserviceversions", "installplans", "operatorgroups"] {
+        home.run(&["apply", "-f", &format!("{OLM_CRDS}/{kind}.json")]).ok();
+    }
+    home.run(&["apply", "-f", &format!("{OLM_CRDS}/operatorconditions.json")]).ok();
+    let name = |name: &str| json!({"name": name, "namespace": "default"});
+    apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": name("a")}));
+    let map: Value = serde_json::from_str(&home.run(&["get", "configmap", "a", "-o", "json"]).ok().out).unwrap();
+    let involved = json!({"kind": "ConfigMap", "name": "a", "namespace": "default", "uid": map["metadata"]["uid"]});
+    let time = "2026-01-01T00:00:00Z";
+    apply(json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": name("a.1"), "involvedObject": involved, "type": "Warning",
+        "reason": hostile, "message": hostile, "source": {"component": hostile}, "firstTimestamp": time,
+        "lastTimestamp": time,
+    }));
+    let mut subscription = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": name("memo"), "spec": {"name": hostile, "channel": hostile, "source": hostile,
+        "sourceNamespace": "default"}});
+    subscription["metadata"]["annotations"] = json!({"olm.flyball.dev/versions": hostile});
+    apply(subscription);
+    for line in ["why configmap/a", "why configmap/a --not", "trace configmap/a", "olm why memo", "olm status"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        for output in [home.run(&words).out, home.type_to(line, "").out] {
+            let foreign = ["\u{1b}[35m", "\nnode/n", "\u{9b}", "\u{202e}", "\u{200f}", "\u{61c}"];
+            assert!(!foreign.iter().any(|text| output.contains(text)), "{line}: {output:?}");
+            assert!(output.contains("x^[[35mready^[[0m^Jnode/n is ready^M<9b>1m<202e>"), "{line}: {output:?}");
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("access", &[]),
     ("assets", &[]),
     ("kind", &[]),
+    ("secret", &[]),
     ("summary", &[]),
     ("actions", &["kind", "summary"]),
     ("fields", &["summary"]),
@@ -17,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("permissions", &["operators", "summary"]),
     ("timeline", &["fields", "object", "operators", "store", "summary"]),
     ("causality", &["object", "operators", "store", "summary", "timeline"]),
-    ("watch", &["kind", "store", "summary"]),
+    ("watch", &["kind", "secret", "store", "summary"]),
     ("shared", &["operators", "store"]),
     ("stream", &["shared"]),
     (

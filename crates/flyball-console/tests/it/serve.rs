@@ -160,7 +160,10 @@ async fn timeline_has_writes_events_and_no_values_of_secrets() {
     let annotated = json!({"metadata": {"annotations": {"a": HOSTILE}}, "data": {"text": HOSTILE}});
     let map = page.create("ConfigMap", "configmaps", "a", annotated).await;
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": map["metadata"]["uid"]}]);
-    let secret = json!({"metadata": {"ownerReferences": owner}, "stringData": {"password": "s3cret"}});
+    let applied = json!({"stringData": {"password": "s3cret"}}).to_string();
+    let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": applied});
+    let metadata = json!({"ownerReferences": owner, "annotations": annotations});
+    let secret = json!({"metadata": metadata, "stringData": {"password": "s3cret"}});
     let secret = page.create("Secret", "secrets", "b", secret).await;
     page.create(
         "Event",

@@ -1,6 +1,6 @@
 //! The controller of CatalogSources: loads their contents, and reports the state of the connection.
 
-use super::location::location;
+use super::location::{LoadFailure, location};
 use super::status::{IDLE, READY, TRANSIENT_FAILURE, state_of, status_of};
 use super::{CatalogContents, key_of};
 use crate::api::CatalogSource;
@@ -73,9 +73,9 @@ impl Reconcile for CatalogSources {
                     .await?;
                 has_changed
             }
-            Err(error) => {
-                self.report(source, TRANSIENT_FAILURE, Some(("LoadFailed", &error)), cx).await?;
-                self.contents.fail(source, &error)
+            Err(LoadFailure { reason, message }) => {
+                self.report(source, TRANSIENT_FAILURE, Some((reason, &message)), cx).await?;
+                self.contents.fail(source, &message)
             }
         };
         if has_changed {
@@ -86,16 +86,17 @@ impl Reconcile for CatalogSources {
 }
 
 impl CatalogSources {
-    async fn load(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Option<Loaded>, String> {
-        let location = location(source, cx.client()).await?;
+    async fn load(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Option<Loaded>, LoadFailure> {
+        let location = location(source, cx.client(), Some(&self.global_namespace)).await?;
         let known = self.contents.revision(source);
         let is_server = !source.spec.address.is_empty();
         if is_server && state_of(source) == READY && !self.contents.is_due(source, cx.now(), RELOAD_INTERVAL) {
-            return limited(&location, self.contents.client.check(&location)).await.map(|()| None);
+            limited(&location, self.contents.client.check(&location)).await?;
+            return Ok(None);
         }
         let loaded = limited(&location, self.contents.client.load(&location, known.as_deref())).await;
         self.contents.loaded_at(source, cx.now());
-        loaded
+        Ok(loaded?)
     }
 
     /// Passes the packages of a catalog to the server of PackageManifests.

@@ -6,9 +6,15 @@
 //! permission anyway: those with the verb `escalate` on ClusterRoles, among them cluster administrators and the
 //! manager. Subscriptions are not restricted: they choose among the packages of catalogs that an administrator has
 //! added.
+//!
+//! A ConfigMap that a CatalogSource names contains ClusterServiceVersions, too. The policy cannot follow this reference,
+//! so it covers the ConfigMaps with the label [`CATALOG`], and the manager uses no others.
 
+use crate::api::labels::CATALOG;
 use flyball::Resource;
 use flyball::policy::{Policy, Reason, Rule};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 /// True if the user may grant any permission.
 const MAY_GRANT: &str =
@@ -53,6 +59,23 @@ pub(super) fn approval_only<T: Resource>() -> Policy<T> {
     let rule = format!("(oldObject != null && {SAME_STATUS} && {same} && {marks}) || {MAY_GRANT}");
     let message = "an InstallPlan can only be approved, except by users who may grant any permission".to_owned();
     guarded(rule, message)
+}
+
+/// Returns a policy for the ConfigMaps with the content of a catalog: others may only change metadata other than the
+/// labels and annotations of the manager.
+pub(super) fn catalog_content() -> Policy<ConfigMap> {
+    let same = ["data", "binaryData"]
+        .map(|field| format!("oldObject.?{field}.orValue({{}}) == object.?{field}.orValue({{}})"))
+        .join(" && ");
+    let rule = format!("(oldObject != null && {same} && {}) || {MAY_GRANT}", same_marks());
+    let message = format!(
+        "a ConfigMap with the label {CATALOG} determines permissions: only users who may grant any permission may write \
+         it"
+    );
+    let is_labeled = LabelSelectorRequirement { key: CATALOG.into(), operator: "Exists".into(), values: None };
+    let selector = LabelSelector { match_expressions: Some(vec![is_labeled]), match_labels: None };
+    let rule = Rule::new(rule, message).reason(Reason::Forbidden);
+    Policy::new().object_selector(selector).while_deleting().validates(rule)
 }
 
 /// Returns a policy that rejects writes for which a rule is false, also of the status and of objects that are being

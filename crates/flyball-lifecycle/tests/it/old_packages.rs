@@ -47,7 +47,8 @@ async fn subscribe_to_visitors(test: &Test, change: impl FnOnce(&mut Value)) {
         "clusterServiceVersions": list(csv),
         "customResourceDefinitions": list(definition),
     });
-    let metadata = json!({"name": "jdob-operators", "namespace": MARKETPLACE});
+    let labels = json!({"olm.flyball.dev/catalog": "true"});
+    let metadata = json!({"name": "jdob-operators", "namespace": MARKETPLACE, "labels": labels});
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
     let source = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": metadata,

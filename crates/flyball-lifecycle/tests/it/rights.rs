@@ -2,14 +2,18 @@
 
 use crate::fixture::*;
 use flyball_cluster::testing::Test;
-use flyball_lifecycle::api::{ClusterServiceVersion, InstallPlan, OperatorCondition, OperatorGroup};
+use flyball_lifecycle::api::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorCondition, OperatorGroup};
+use flyball_lifecycle::source::Sources;
+use flyball_lifecycle::{Settings, operator as operator_of};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
@@ -74,7 +78,7 @@ async fn namespace_admin_cannot_gain_rights_by_objects_of_the_manager() {
     let all = Patch::Merge(json!({"spec": {"targetNamespaces": null}}));
     forbidden(groups.patch("group", &PatchParams::default(), &all).await);
     let catalog = json!({"metadata": {"name": "own"}, "spec": {"sourceType": "grpc", "address": "127.0.0.1:1"}});
-    forbidden(create::<flyball_lifecycle::api::CatalogSource>(&admin, namespace, catalog).await);
+    forbidden(create::<CatalogSource>(&admin, namespace, catalog).await);
     let plan = json!({
         "metadata": {"name": "own"},
         "spec": {"approval": "Automatic", "approved": true, "clusterServiceVersionNames": ["greedy"]},
@@ -117,6 +121,64 @@ async fn namespace_admin_cannot_gain_rights_by_objects_of_the_manager() {
     assert_eq!(state(&test, "memo.v1.0.0").await, "absent");
     let cluster_roles: Api<ClusterRole> = Api::all(test.client());
     assert_eq!(names(&cluster_roles, "greedy").await, [""; 0]);
+}
+
+/// The data of a ConfigMap with a catalog whose only package is [`greedy`].
+fn greedy_catalog() -> Value {
+    let channel = json!({"name": "stable", "currentCSV": "memo.v1.0.0"});
+    let package = json!({"packageName": "memo", "channels": [channel], "defaultChannel": "stable"});
+    json!({"packages": json!([package]).to_string(), "clusterServiceVersions": json!([greedy()]).to_string()})
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenant_cannot_write_the_catalog_of_an_administrator() {
+    let make = || operator_of(&Settings::new(Arc::new(Sources::default())));
+    let test = setup_of(make).start().await;
+    let tenant = test.account("tenant", &[rule("", &["configmaps"], &["*"])]).await;
+    let (namespace, label) = (test.namespace(), "olm.flyball.dev/catalog");
+    let source = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": {"name": "packages"},
+        "spec": {"sourceType": "configmap", "configMap": "packages"},
+    });
+    test.apply(&source.to_string()).await;
+    let status = async || test.api::<CatalogSource>().get("packages").await.unwrap().status;
+    let map = |labels: Value| json!({"metadata": {"name": "packages", "labels": labels}, "data": greedy_catalog()});
+    let labeled = json!({label: "true"});
+
+    let why = forbidden(create::<ConfigMap>(&tenant, namespace, map(labeled.clone())).await);
+    assert!(why.contains("only users who may grant any permission may write it"), "{why}");
+    create::<ConfigMap>(&tenant, namespace, map(Value::Null)).await.unwrap();
+    test.eventually("it is refused", async || status().await.reason == "UntrustedContent").await;
+    let message = status().await.message;
+    assert!(message.contains(&format!("kubectl label configmap packages -n {namespace} {label}=true")), "{message}");
+    let own: Api<ConfigMap> = Api::namespaced(tenant, namespace);
+    let params = PatchParams::default();
+    forbidden(own.patch("packages", &params, &Patch::Merge(json!({"metadata": {"labels": labeled}}))).await);
+
+    patch(&test.api::<ConfigMap>(), "packages", json!({"metadata": {"labels": labeled}})).await;
+    let is_ready = async || {
+        let status = status().await;
+        status.reason.is_empty() && status.connection_state.is_some_and(|state| state.last_observed_state == "READY")
+    };
+    test.eventually("it is loaded", is_ready).await;
+    for change in [
+        json!({"data": {"packages": "[]"}}),
+        json!({"binaryData": {"x": "eA=="}}),
+        json!({"metadata": {"labels": {label: null}}}),
+        json!({"metadata": {"labels": {label: "other"}}}),
+    ] {
+        forbidden(own.patch("packages", &params, &Patch::Merge(change)).await);
+    }
+    let note = Patch::Merge(json!({"metadata": {"annotations": {"note": "mine"}}}));
+    own.patch("packages", &params, &note).await.unwrap();
+    create::<ConfigMap>(&test.client(), namespace, json!({"metadata": {"name": "other"}})).await.unwrap();
+    own.patch("other", &params, &Patch::Merge(json!({"data": {"a": "b"}}))).await.unwrap();
+
+    // A ConfigMap of the same name that takes its place is none of the administrator's.
+    own.delete("packages", &Default::default()).await.unwrap();
+    forbidden(own.create(&PostParams::default(), &serde_json::from_value(map(labeled)).unwrap()).await);
+    create::<ConfigMap>(&own.into_client(), namespace, map(Value::Null)).await.unwrap();
+    test.eventually("it is refused again", async || status().await.reason == "UntrustedContent").await;
 }
 
 #[tokio::test(start_paused = true)]

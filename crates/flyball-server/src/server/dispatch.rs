@@ -270,7 +270,8 @@ fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Res
                 readers: &server.readers,
                 store: &server.registry.store,
             })),
-            ["debug", "flyball", "writes"] => {
+            // Not below `/debug/flyball`: the role of readers of an operator's metrics allows those pages.
+            ["debug", "api", "writes"] => {
                 let query = |name| call.query.get(name);
                 let (group, resource) = (query("group"), query("resource"));
                 let of = WrittenBy { group, resource, namespace: query("namespace"), name: query("name") };

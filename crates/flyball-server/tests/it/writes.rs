@@ -29,7 +29,7 @@ async fn writes_name_their_user_program_and_manager() {
     let (_, changed) = request(&server, admin(), Method::PATCH, &format!("{maps}/a?fieldManager=edit"), &change).await;
     // A write without a change is not recorded.
     request(&server, admin(), Method::PATCH, &format!("{maps}/a?fieldManager=other"), &change).await;
-    let page = "/debug/flyball/writes?group=&resource=configmaps&namespace=default&name=a";
+    let page = "/debug/api/writes?group=&resource=configmaps&namespace=default&name=a";
     let (code, found) = request(&server, admin(), Method::GET, page, &Value::Null).await;
     assert_eq!(code, 200);
     let writes = found["writes"].as_array().unwrap();
@@ -50,4 +50,32 @@ async fn writes_name_their_user_program_and_manager() {
     let (code, _) =
         request(&server, User::new("guest", &["system:authenticated"]), Method::GET, page, &Value::Null).await;
     assert_eq!(code, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_the_metrics_of_operators_do_not_see_writes() {
+    let server = server().await;
+    let admin = || User::new("anna", &["system:masters"]);
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    // The role OPERATOR-metrics-reader of an operator.
+    let urls = ["/metrics", "/debug/flyball", "/debug/flyball/*"];
+    let role = json!({"metadata": {"name": "reader"}, "rules": [{"nonResourceURLs": urls, "verbs": ["get"]}]});
+    let binding = json!({
+        "metadata": {"name": "reader"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+        "name": "reader"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "prometheus"}],
+    });
+    for (plural, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
+        let (code, created) = request(&server, admin(), Method::POST, &format!("{rbac}/{plural}"), &object).await;
+        assert_eq!(code, 201, "{created}");
+    }
+    let query = "group=rbac.authorization.k8s.io&resource=clusterroles&namespace=&name=reader";
+    let prometheus = || User::new("prometheus", &["system:authenticated"]);
+    assert_eq!(request(&server, prometheus(), Method::GET, "/metrics", &Value::Null).await.0, 200);
+    for path in ["/debug/api/writes", "/debug/flyball/writes", "/debug/flyball/../api/writes"] {
+        let (code, found) = request(&server, prometheus(), Method::GET, &format!("{path}?{query}"), &Value::Null).await;
+        assert!(matches!(code, 403 | 404) && found["writes"].is_null(), "{path}: {code} {found}");
+    }
+    let (code, found) =
+        request(&server, admin(), Method::GET, &format!("/debug/api/writes?{query}"), &Value::Null).await;
+    assert_eq!((code, found["writes"].as_array().map(Vec::len)), (200, Some(1)), "{found}");
 }

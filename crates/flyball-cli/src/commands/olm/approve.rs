@@ -4,7 +4,7 @@ use super::objects;
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, print_line};
+use crate::render::terminal::{Style, columns, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::api::labels::APPROVED;
 use flyball_lifecycle::api::{InstallPlan, InstallPlanPhase, Subscription};
@@ -155,13 +155,14 @@ fn report(
         (false, _) if plan.spec.approved => "already approved".to_owned(),
         (false, _) => "not approved (dry run)".to_owned(),
     };
-    print_line(&format!("{name} {state}: {operators}"));
+    print_line(&format!("{} {state}: {}", one_line(&name), one_line(&operators)));
     if alone.is_some() && changed {
         print_line("  it gets a plan of its own; the other operators of this plan still wait");
     }
     if args.dry_run {
         let heading = ["BUNDLE", "KIND", "NAME"].map(str::to_owned).to_vec();
-        let rows = approval.steps.into_iter().map(|step| vec![step.bundle, step.kind, step.name]);
+        let cell = |text: &String| one_line(text).into_owned();
+        let rows = approval.steps.iter().map(|step| [&step.bundle, &step.kind, &step.name].map(cell).to_vec());
         columns(std::iter::once(heading).chain(rows).collect()).iter().for_each(|line| print_line(line));
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::cluster::connection::block_on;
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, print_line};
+use crate::render::terminal::{Style, columns, one_line, paint, print_line};
 use clap::Args;
 use comparison::{Changes, InvalidResource};
 use copy::CopiedObjects;
@@ -136,19 +136,21 @@ fn print(rehearsal: &Rehearsal) {
     };
     let from = if from.is_empty() { String::new() } else { format!(" from {from}") };
     let to = if outcome.to.is_empty() { String::new() } else { format!(" to {}", outcome.to) };
+    let (from, to) = (one_line(&from), one_line(&to));
     print_line(&format!("Subscription {namespace}/{subscription}: the upgrade{from}{to} {state}"));
     if !outcome.message.is_empty() {
-        print_line(&format!("  {}", outcome.message));
+        print_line(&format!("  {}", one_line(&outcome.message)));
     }
     let rows = |sign: &str, keys: &[String]| -> Vec<Vec<String>> {
-        keys.iter().map(|key| vec![format!("  {sign}"), key.clone()]).collect()
+        keys.iter().map(|key| vec![format!("  {sign}"), one_line(key).into_owned()]).collect()
     };
     let mut lines = [rows("+", &changes.created), rows("-", &changes.removed)].concat();
     lines.extend(
         changes
             .changed
             .iter()
-            .map(|change| vec!["  ~".to_owned(), format!("{}: {}", change.object, change.fields.join(", "))]),
+            .map(|change| format!("{}: {}", change.object, change.fields.join(", ")))
+            .map(|text| vec!["  ~".to_owned(), one_line(&text).into_owned()]),
     );
     if !lines.is_empty() {
         print_line("changes:");
@@ -157,15 +159,15 @@ fn print(rehearsal: &Rehearsal) {
     for (word, permissions) in [("new permissions:", &changes.granted), ("revoked permissions:", &changes.revoked)] {
         if !permissions.is_empty() {
             print_line(word);
-            permissions.iter().for_each(|permission| print_line(&format!("  {permission}")));
+            permissions.iter().for_each(|permission| print_line(&format!("  {}", one_line(permission))));
         }
     }
     if !invalid.is_empty() {
         print_line(&paint(Style::Bad, "custom resources that become invalid:"));
-        invalid.iter().for_each(|of| print_line(&format!("  {}: {}", of.object, of.why)));
+        invalid.iter().for_each(|of| print_line(&format!("  {}", one_line(&format!("{}: {}", of.object, of.why)))));
     }
     print_line(&format!("{validated} custom resources were validated"));
     for text in skipped {
-        print_line(&paint(Style::Faint, &format!("not copied: {text}")));
+        print_line(&paint(Style::Faint, &one_line(&format!("not copied: {text}"))));
     }
 }

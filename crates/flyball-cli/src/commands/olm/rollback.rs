@@ -9,7 +9,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::operator::removal::Resources;
 use crate::render::output::Output;
 use crate::render::progress::Progress;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::api::labels::ROLLBACK;
 use flyball_lifecycle::api::{
@@ -302,9 +302,10 @@ fn report(
         (false, true) => paint(Style::Good, "rolled back"),
         (false, false) => "is being rolled back".to_owned(),
     };
+    let (from, to) = (one_line(from), one_line(to));
     print_line(&format!("Subscription {namespace}/{subscription} {state} from {from} to {to}"));
     for name in &report.kept_definitions {
-        print_line(&format!("  {name} stays: {to} does not have it, and it has no custom resources"));
+        print_line(&format!("  {} stays: {to} does not have it, and it has no custom resources", one_line(name)));
     }
     print_line(&format!("  to upgrade again: flyball olm pin {subscription} -n {namespace} --remove"));
     Ok(())

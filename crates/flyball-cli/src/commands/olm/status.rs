@@ -5,7 +5,7 @@ use super::objects;
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::error::Result;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, print_line};
+use crate::render::terminal::{Style, columns, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::api::labels::{ROLLBACK, VERSIONS};
 use flyball_lifecycle::api::{
@@ -118,7 +118,7 @@ pub(super) fn cmd_status(args: &StatusArgs) -> Result<ExitCode> {
         match args.output {
             Some(output) => output.print(&status)?,
             None if args.quiet => {}
-            None => print(&status),
+            None => lines(&status).iter().for_each(|line| print_line(line)),
         }
         Ok(ExitCode::from(u8::from(!status.healthy)))
     })
@@ -214,57 +214,66 @@ fn plan(plan: &InstallPlan) -> PlanReport {
     }
 }
 
-fn print(status: &Status) {
+/// Formats the state for a terminal.
+fn lines(status: &Status) -> Vec<String> {
     let ManagerState { kind, name, ready, problem } = &status.manager;
-    let state = if *ready { paint(Style::Good, "ready") } else { paint(Style::Bad, problem) };
+    let state = if *ready { paint(Style::Good, "ready") } else { paint(Style::Bad, &one_line(problem)) };
     let place = if name.is_empty() { String::new() } else { format!(" ({kind} {name})") };
-    print_line(&format!("lifecycle manager{place}: {state}"));
+    let mut lines = vec![format!("lifecycle manager{}: {state}", one_line(&place))];
     if *kind == "none" {
-        print_line("  remedy: flyball olm install");
+        lines.push("  remedy: flyball olm install".to_owned());
     }
-    let problem = |text: &str| if text.is_empty() { String::new() } else { paint(Style::Bad, text) };
-    table(&["CATALOG", "NAMESPACE", "PRIORITY", "STATE", "PROBLEM"], &status.catalogs, |of| {
-        vec![of.name.clone(), of.namespace.clone(), of.priority.to_string(), of.state.clone(), problem(&of.problem)]
-    });
-    table(
+    lines.extend(table(&["CATALOG", "NAMESPACE", "PRIORITY", "STATE", "PROBLEM"], &status.catalogs, |of| {
+        (vec![of.name.clone(), of.namespace.clone(), of.priority.to_string(), of.state.clone()], of.problem.as_str())
+    }));
+    lines.extend(table(
         &["SUBSCRIPTION", "NAMESPACE", "PACKAGE", "CHANNEL", "INSTALLED", "STATE", "PROBLEM"],
         &status.subscriptions,
         |of| {
             let SubscriptionReport { namespace, name, package, channel, installed, state, .. } = of;
-            let cells = [name, namespace, package, channel, installed, state].map(Clone::clone);
-            cells.into_iter().chain([problem(&of.problem)]).collect()
+            ([name, namespace, package, channel, installed, state].map(Clone::clone).to_vec(), of.problem.as_str())
         },
-    );
-    table(&["CSV", "NAMESPACE", "VERSION", "PHASE", "PROBLEM"], &status.csvs, |of| {
-        vec![of.name.clone(), of.namespace.clone(), of.version.clone(), of.phase.clone(), problem(&of.problem)]
-    });
-    table(&["INSTALLPLAN", "NAMESPACE", "PHASE", "OPERATORS", "PROBLEM"], &status.plans, |of| {
-        let operators = of.operators.join(", ");
-        vec![of.name.clone(), of.namespace.clone(), of.phase.clone(), operators, problem(&of.message)]
-    });
+    ));
+    lines.extend(table(&["CSV", "NAMESPACE", "VERSION", "PHASE", "PROBLEM"], &status.csvs, |of| {
+        (vec![of.name.clone(), of.namespace.clone(), of.version.clone(), of.phase.clone()], of.problem.as_str())
+    }));
+    lines.extend(table(&["INSTALLPLAN", "NAMESPACE", "PHASE", "OPERATORS", "PROBLEM"], &status.plans, |of| {
+        (vec![of.name.clone(), of.namespace.clone(), of.phase.clone(), of.operators.join(", ")], of.message.as_str())
+    }));
+    lines.extend(remarks(status).iter().map(|remark| one_line(remark).into_owned()));
+    lines
+}
+
+/// Returns remarks about pins and rollbacks, and the commands for what needs attention.
+fn remarks(status: &Status) -> Vec<String> {
+    let mut remarks = Vec::new();
     for SubscriptionReport { namespace, name, pin, rollback, .. } in &status.subscriptions {
         if !pin.is_empty() {
-            print_line(&format!("Subscription {namespace}/{name} installs only versions {pin}"));
+            remarks.push(format!("Subscription {namespace}/{name} installs only versions {pin}"));
         }
         if !rollback.is_empty() {
-            print_line(&format!("Subscription {namespace}/{name} stays at {rollback} after a rollback"));
+            remarks.push(format!("Subscription {namespace}/{name} stays at {rollback} after a rollback"));
         }
     }
     let waiting = status.plans.iter().filter(|of| of.phase == "RequiresApproval");
     for PlanReport { namespace, name, .. } in waiting {
-        print_line(&format!("InstallPlan {namespace}/{name} waits: flyball olm approve {name} -n {namespace}"));
+        remarks.push(format!("InstallPlan {namespace}/{name} waits: flyball olm approve {name} -n {namespace}"));
     }
     for SubscriptionReport { namespace, name, .. } in status.subscriptions.iter().filter(|of| !of.problem.is_empty()) {
-        print_line(&format!("Subscription {namespace}/{name} has a problem: flyball olm why {name} -n {namespace}"));
+        remarks.push(format!("Subscription {namespace}/{name} has a problem: flyball olm why {name} -n {namespace}"));
     }
+    remarks
 }
 
-/// Prints a table, unless it is empty.
-fn table<T>(heading: &[&str], rows: &[T], cells: impl Fn(&T) -> Vec<String>) {
+/// Formats a table whose last column is a problem, below an empty line, unless there are no rows.
+fn table<'r, T>(heading: &[&str], rows: &'r [T], cells: impl Fn(&'r T) -> (Vec<String>, &'r str)) -> Vec<String> {
     if rows.is_empty() {
-        return;
+        return Vec::new();
     }
-    print_line("");
     let heading = heading.iter().map(|name| (*name).to_owned()).collect();
-    columns(std::iter::once(heading).chain(rows.iter().map(cells)).collect()).iter().for_each(|line| print_line(line));
+    let rows = rows.iter().map(cells).map(|(cells, problem)| {
+        let problem = if problem.is_empty() { String::new() } else { paint(Style::Bad, &one_line(problem)) };
+        cells.iter().map(|cell| one_line(cell).into_owned()).chain([problem]).collect()
+    });
+    std::iter::once(String::new()).chain(columns(std::iter::once(heading).chain(rows).collect())).collect()
 }

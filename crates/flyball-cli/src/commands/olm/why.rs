@@ -4,7 +4,7 @@ use super::objects::{self, CatalogArgs, ObjectArgs};
 use crate::cluster::connection::block_on;
 use crate::error::Result;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, print_line};
+use crate::render::terminal::{Style, columns, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::diagnosis::{Cause, Diagnosis, Selection, Severity, Snapshot, diagnose, diagnose_csv};
 use kube::ResourceExt;
@@ -56,7 +56,7 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
         if let Some(diagnosis) = diagnose(&snapshot, name).filter(|_| !is_csv) {
             match args.output {
                 Some(output) => output.print(&diagnosis)?,
-                None => print_subscription(&diagnosis),
+                None => subscription_lines(&diagnosis).iter().for_each(|line| print_line(line)),
             }
             return Ok(code(&diagnosis.causes));
         }
@@ -67,7 +67,7 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
         };
         match args.output {
             Some(output) => output.print(&report)?,
-            None => print_csv(&report),
+            None => csv_lines(&report).iter().for_each(|line| print_line(line)),
         }
         Ok(code(&report.causes))
     })
@@ -95,50 +95,53 @@ fn csv_report(snapshot: &Snapshot, name: &str) -> Option<CsvReport> {
     })
 }
 
-fn print_csv(report: &CsvReport) {
+fn csv_lines(report: &CsvReport) -> Vec<String> {
     let CsvReport { csv, namespace, phase, causes, subscription, .. } = report;
-    print_line(&format!("ClusterServiceVersion {namespace}/{csv} is {}", paint(style(report.healthy), phase)));
-    print_causes(causes);
+    let title = format!("ClusterServiceVersion {namespace}/{csv} is");
+    let mut lines = vec![format!("{} {}", one_line(&title), paint(style(report.healthy), &one_line(phase)))];
+    lines.extend(cause_lines(causes));
     match subscription {
         Some(diagnosis) => {
-            print_line("");
-            print_subscription(diagnosis);
+            lines.push(String::new());
+            lines.extend(subscription_lines(diagnosis));
         }
-        None => print_line("no Subscription refers to it: it is not upgraded"),
+        None => lines.push("no Subscription refers to it: it is not upgraded".to_owned()),
     }
+    lines
 }
 
 fn style(is_good: bool) -> Style {
     if is_good { Style::Good } else { Style::Busy }
 }
 
-fn print_subscription(diagnosis: &Diagnosis) {
+fn subscription_lines(diagnosis: &Diagnosis) -> Vec<String> {
     let Diagnosis { subscription, namespace, package, channel, catalog, installed, installing, .. } = diagnosis;
     let channel = if channel.is_empty() { "the default channel".to_owned() } else { format!("channel {channel}") };
-    let title = paint(Style::Strong, &format!("Subscription {namespace}/{subscription}"));
-    print_line(&format!("{title} requests package {package} from {channel} of CatalogSource {catalog}"));
-    let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
-    print_line(&format!("  {:<11} {}", "installed", or_none(installed)));
+    let title = paint(Style::Strong, &one_line(&format!("Subscription {namespace}/{subscription}")));
+    let request = format!("requests package {package} from {channel} of CatalogSource {catalog}");
+    let mut lines = vec![format!("{title} {}", one_line(&request))];
+    let mut fact = |name: &str, text: &str| lines.push(format!("  {name:<11} {}", one_line(text)));
+    fact("installed", if installed.is_empty() { "none" } else { installed.as_str() });
     if !installing.is_empty() {
-        print_line(&format!("  {:<11} {installing}", "installing"));
+        fact("installing", installing);
     }
     let next = diagnosis.selection.as_ref().and_then(|selection| selection.next.as_ref());
     match next {
-        Some(next) => {
-            print_line(&format!("  {:<11} {}, channel {}: {}", "next", next.name, next.channel, next.because))
-        }
+        Some(next) => fact("next", &format!("{}, channel {}: {}", next.name, next.channel, next.because)),
         None if diagnosis.selection.as_ref().is_some_and(|selection| selection.facts.is_empty()) => {
-            print_line(&format!("  {:<11} none: no version of the channel upgrades the installed one", "next"));
+            fact("next", "none: no version of the channel upgrades the installed one");
         }
         None => {}
     }
-    print_causes(&diagnosis.causes);
+    lines.extend(cause_lines(&diagnosis.causes));
     if let Some(selection) = &diagnosis.selection {
-        print_selection(selection);
+        lines.extend(selection_lines(selection));
     }
+    lines
 }
 
-fn print_causes(causes: &[Cause]) {
+fn cause_lines(causes: &[Cause]) -> Vec<String> {
+    let mut lines = Vec::new();
     for Cause { severity, object, field, message, remedy } in causes {
         let (word, style) = match severity {
             Severity::Blocking => ("blocked", Style::Bad),
@@ -146,42 +149,44 @@ fn print_causes(causes: &[Cause]) {
             Severity::Notice => ("note", Style::Faint),
         };
         let place = if field.is_empty() { object.clone() } else { format!("{object}, {field}") };
-        print_line(&format!("{}: {place}: {message}", paint(style, word)));
+        lines.push(format!("{}: {}", paint(style, word), one_line(&format!("{place}: {message}"))));
         if !remedy.is_empty() {
-            print_line(&format!("  remedy: {remedy}"));
+            lines.push(format!("  remedy: {}", one_line(remedy)));
         }
     }
+    lines
 }
 
-fn print_selection(selection: &Selection) {
+fn selection_lines(selection: &Selection) -> Vec<String> {
     let Selection { candidates, more_candidates, requirements, facts, remedies, .. } = selection;
+    let mut lines = Vec::new();
     if !facts.is_empty() {
-        print_line("\nno version can be installed, since:");
-        facts.iter().for_each(|fact| print_line(&format!("  - {fact}")));
+        lines.extend([String::new(), "no version can be installed, since:".to_owned()]);
+        lines.extend(facts.iter().map(|fact| format!("  - {}", one_line(fact))));
     }
     if remedies.len() > 1 {
-        print_line("each of these would make it work:");
-        remedies.iter().for_each(|remedy| print_line(&format!("  - {remedy}")));
+        lines.push("each of these would make it work:".to_owned());
+        lines.extend(remedies.iter().map(|remedy| format!("  - {}", one_line(remedy))));
     }
+    let cell = |text: &String| one_line(text).into_owned();
     if !candidates.is_empty() {
         let heading = ["VERSION", "CHANNEL", "VERDICT"].map(str::to_owned).to_vec();
         let rows = candidates.iter().map(|of| {
-            let verdict =
-                if of.chosen { paint(Style::Good, &format!("chosen: {}", of.verdict)) } else { of.verdict.clone() };
-            vec![of.name.clone(), of.channel.clone(), verdict]
+            let verdict = cell(&of.verdict);
+            let verdict = if of.chosen { paint(Style::Good, &format!("chosen: {verdict}")) } else { verdict };
+            vec![cell(&of.name), cell(&of.channel), verdict]
         });
-        print_line("");
-        columns(std::iter::once(heading).chain(rows).collect()).iter().for_each(|line| print_line(line));
+        lines.push(String::new());
+        lines.extend(columns(std::iter::once(heading).chain(rows).collect()));
         if *more_candidates > 0 {
-            print_line(&format!("and {more_candidates} more versions"));
+            lines.push(format!("and {more_candidates} more versions"));
         }
     }
     if !requirements.is_empty() {
         let heading = ["BUNDLE", "REQUIRES", "MET BY", "FROM"].map(str::to_owned).to_vec();
-        let rows = requirements
-            .iter()
-            .map(|of| vec![of.bundle.clone(), of.requirement.clone(), of.met_by.clone(), of.from.clone()]);
-        print_line("");
-        columns(std::iter::once(heading).chain(rows).collect()).iter().for_each(|line| print_line(line));
+        let rows = requirements.iter().map(|of| [&of.bundle, &of.requirement, &of.met_by, &of.from].map(cell).to_vec());
+        lines.push(String::new());
+        lines.extend(columns(std::iter::once(heading).chain(rows).collect()));
     }
+    lines
 }

@@ -1,0 +1,196 @@
+//! Operators of others in the cluster: what they receive, and what their pages prove.
+
+use super::answer::{Answer, Question};
+use super::operators::{FORWARDED_TOKEN, Operator, OperatorArgs, Operators};
+use super::sources::investigate;
+use crate::cluster::kinds::Kinds;
+use http::header::AUTHORIZATION;
+use http::{Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Text that must change nothing at a terminal: colors, another line, the direction of text.
+const HOSTILE: &str = "x\u{1b}[32mready\u{1b}[0m\nnode/n is ready\r\u{9b}1m\u{202e}\u{200f}\u{61c}";
+
+/// A cluster with an operator of its administrator in the namespace `shop`, and a Deployment of a tenant with the same
+/// label in `team-a`.
+#[derive(Clone, Default)]
+struct Cluster {
+    /// Paths of requests, and whether they contain the token.
+    received: Arc<Mutex<Vec<(String, bool)>>>,
+    /// The service account that may write the object.
+    writer: &'static str,
+    /// Its field manager.
+    manager: &'static str,
+}
+
+/// Returns the pages of an operator that says that it wrote `configmap/a` because of a Service.
+fn page_of_operator(page: &str) -> Value {
+    let object = |kind: &str, name: &str| json!({"version": "v1", "kind": kind, "namespace": "default", "name": name});
+    let write = json!({"object": object("ConfigMap", "a"), "verb": "apply", "after": "7", "result": "changed"});
+    let cause = json!({"type": "change", "object": object("Service", HOSTILE), "before": "5", "after": "6"});
+    let reconcile = json!({
+        "id": "0123456789", "controller": HOSTILE, "object": object("Service", "s"), "began": "2026-01-01T00:00:10Z",
+        "causes": [cause], "writes": [write], "outcome": "success",
+    });
+    match page {
+        "" => json!({"operator": "shop-operator", "lease": {"holder": HOSTILE, "leading": true}}),
+        "/reconciles" => json!({"reconciles": [reconcile]}),
+        "/object" => {
+            let last = json!({"outcome": "error", "error": HOSTILE, "began": "2026-01-01T00:00:10Z"});
+            json!({"leading": true, "controllers": [{"name": HOSTILE, "active": true, "cached": true, "last": last}]})
+        }
+        _ => Value::Null,
+    }
+}
+
+impl Cluster {
+    fn respond(&self, path: &str, has_token: bool, user: &str) -> (StatusCode, Value) {
+        let deployment = |namespace: &str| {
+            json!({"metadata": {"name": "op", "namespace": namespace},
+                "spec": {"selector": {"matchLabels": {"app": "op"}}, "template": {}}})
+        };
+        let pod = json!({
+            "metadata": {"name": "op-1"}, "status": {"phase": "Running"},
+            "spec": {"serviceAccountName": "op", "containers": [
+                {"name": "manager", "ports": [{"name": "metrics", "containerPort": 8443}]},
+            ]},
+        });
+        let configmaps = json!({"resource": "configmaps", "scope": "Namespaced", "verbs": ["get", "list"],
+            "responseKind": {"group": "", "version": "v1", "kind": "ConfigMap"}, "singularResource": "configmap"});
+        let entry = json!({"manager": self.manager, "operation": "Apply", "time": "2026-01-01T00:00:11Z",
+            "fieldsV1": {"f:data": {"f:k": {}}}});
+        let condition = json!({"type": "Ready", "status": "False", "reason": HOSTILE, "message": HOSTILE});
+        let body = match path {
+            "/api" => json!({"items": [{"metadata": {"name": ""}, "versions": [
+                {"version": "v1", "resources": [configmaps]},
+            ]}]}),
+            "/apis" => json!({"items": []}),
+            "/api/v1/namespaces/default/configmaps/a" => json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "status": {"conditions": [condition]},
+                "metadata": {"name": "a", "namespace": "default", "resourceVersion": "7", "managedFields": [entry]},
+            }),
+            "/apis/apps/v1/deployments" => json!({"metadata": {}, "items": [deployment("shop"), deployment("team-a")]}),
+            "/apis/apps/v1/namespaces/shop/deployments/op" => deployment("shop"),
+            "/api/v1/namespaces/shop/pods" | "/api/v1/namespaces/team-a/pods" => {
+                json!({"metadata": {}, "items": [pod]})
+            }
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews" => json!({"status": {"allowed": user == self.writer}}),
+            _ => match path.split_once("/proxy/debug/flyball") {
+                // Without the token, only the operator of the tenant responds.
+                Some((pod, page)) if has_token || pod.contains("team-a") => page_of_operator(page),
+                Some(_) => return (StatusCode::UNAUTHORIZED, "a bearer token is required".into()),
+                None => return (StatusCode::NOT_FOUND, Value::Null),
+            },
+        };
+        (StatusCode::OK, body)
+    }
+
+    fn client(&self) -> Client {
+        let cluster = self.clone();
+        let respond = move |request: Request<Body>| {
+            let cluster = cluster.clone();
+            async move {
+                let headers = request.headers();
+                let has_token = headers.contains_key(FORWARDED_TOKEN) || headers.contains_key(AUTHORIZATION);
+                let path = request.uri().path().to_owned();
+                cluster.received.lock().push((path.clone(), has_token));
+                let sent = request.into_body().collect_bytes().await?;
+                let review: Value = serde_json::from_slice(&sent).unwrap_or_default();
+                let user = review["spec"]["user"].as_str().unwrap_or_default();
+                let (code, body) = cluster.respond(&path, has_token, user);
+                let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+                Ok::<_, kube::Error>(
+                    Response::builder().status(code).body(Body::from(body.into_bytes())).expect("valid"),
+                )
+            }
+        };
+        Client::new(tower::service_fn(respond), "default")
+    }
+
+    /// Returns the requests that contained the token.
+    fn tokens(&self) -> Vec<String> {
+        let received = std::mem::take(&mut *self.received.lock());
+        received.into_iter().filter(|(_, has_token)| *has_token).map(|(path, _)| path).collect()
+    }
+
+    async fn ask(&self, names: &[&str], question: &Question) -> Answer {
+        let client = self.client();
+        let kinds = Kinds::discover(&client).await.expect("kinds");
+        let kind = kinds.find("configmap").expect("a kind");
+        investigate(&client, &kinds, (kind, "default", "a"), &args(names), question).await.expect("an answer")
+    }
+}
+
+fn args(names: &[&str]) -> OperatorArgs {
+    OperatorArgs {
+        operators: names.iter().map(ToString::to_string).collect(),
+        operator_token: Some("confidential".to_owned()),
+    }
+}
+
+#[tokio::test]
+async fn only_named_operators_receive_the_token() {
+    let cluster = Cluster::default();
+    let client = cluster.client();
+    let find = async |names: &[&str]| Operators::find(&client, &args(names)).await.expect("operators");
+    let claimants = |found: &Operators| -> Vec<Option<String>> {
+        let claimant = |operator: &Operator| operator.claimant().map(|claimant| claimant.deployment.clone());
+        found.reached.iter().map(claimant).collect()
+    };
+
+    let found = find(&[]).await;
+    assert_eq!(cluster.tokens(), [""; 0], "discovered operators receive no token");
+    assert_eq!(claimants(&found), [Some("team-a/op".to_owned())]);
+    let error = found.sources.iter().find_map(|source| source.error.clone()).expect("an operator refuses");
+    assert!(error.contains("--operator shop/op"), "{error}");
+
+    let found = find(&["shop/op"]).await;
+    let page = "/api/v1/namespaces/shop/pods/https:op-1:8443/proxy/debug/flyball";
+    assert_eq!(cluster.tokens(), [page], "only the named operator receives it, once");
+    assert_eq!(claimants(&found), [None, Some("team-a/op".to_owned())]);
+    found.reconciles(&super::page::Object::default()).await;
+    assert!(cluster.tokens().iter().all(|path| path.starts_with(page)), "nor for other pages");
+
+    let found = find(&["shop/other"]).await;
+    assert_eq!((cluster.tokens().len(), found.sources[0].address.as_str()), (0, "shop/other"));
+}
+
+#[tokio::test]
+async fn discovered_operators_are_witnesses_only_if_the_api_server_agrees() {
+    const OPERATOR: &str = "system:serviceaccount:team-a:op";
+    let steps = async |writer: &'static str, manager: &'static str| {
+        let cluster = Cluster { writer, manager, ..Cluster::default() };
+        let answer = cluster.ask(&[], &Question::Object).await;
+        let step = |step: &super::answer::Step| (step.source, step.claimed_by.clone());
+        answer.chain.iter().map(step).collect::<Vec<_>>()
+    };
+    let claim = ("ledger", Some("team-a/op".to_owned()));
+    let refuted = vec![claim.clone(), claim, ("managedFields", None)];
+    // The name of a field manager is no proof: a service account that may not write the object has not written it.
+    assert_eq!(steps("", "shop-operator").await, refuted);
+    assert_eq!(steps("system:serviceaccount:shop:op", "shop-operator").await, refuted);
+    assert_eq!(steps(OPERATOR, "kubectl").await, refuted);
+    assert_eq!(steps(OPERATOR, "shop-operator").await, [("ledger", None), ("ledger", None)]);
+
+    let cluster = Cluster { manager: "shop-operator", ..Cluster::default() };
+    let answer = cluster.ask(&[], &Question::Not).await;
+    let claims = answer.reasons.iter().filter(|reason| reason.operator.is_some());
+    assert!(claims.clone().count() > 0 && claims.clone().all(|reason| reason.claimed_by.is_some()), "{answer:#?}");
+    let text = answer.lines(&Question::Not).join("\n");
+    assert!(text.contains("claimed by team-a/op") && text.contains("--operator team-a/op"), "{text}");
+}
+
+#[tokio::test]
+async fn answers_contain_text_of_others_as_parts_of_lines() {
+    let cluster = Cluster { manager: "kubectl", ..Cluster::default() };
+    for question in [Question::Object, Question::Not, Question::Field("data.k".into())] {
+        let lines = cluster.ask(&["shop/op"], &question).await.lines(&question);
+        let text = lines.concat();
+        assert!(!text.contains(|char: char| char.is_control() || "\u{202e}\u{200f}\u{61c}".contains(char)), "{text:?}");
+        assert!(text.contains("x^[[32mready^[[0m^Jnode/n is ready"), "{question:?}: {lines:#?}");
+    }
+}
