@@ -7,6 +7,8 @@
 
 mod attributes;
 mod certificates;
+mod default_class;
+mod default_ingress_class;
 mod default_tolerations;
 mod device_access;
 mod dynamic;
@@ -16,18 +18,45 @@ mod namespace_lifecycle;
 mod node_taint;
 mod parameters;
 mod pod;
+mod pod_resize;
+mod pod_security;
 mod priority;
 mod quota;
 mod runtime_class;
 mod service_account;
 mod storage;
+#[cfg(test)]
+mod tests;
+mod topology_labels;
 
 pub(crate) use attributes::{Attributes, Operation, Reinvocation, Writer};
 pub(crate) use quota::{Edit, Editor};
 
+use self::certificates::{
+    CertificateApproval, CertificateRequester, CertificateSigning, CertificateSubjectRestriction,
+};
+use self::default_ingress_class::DefaultIngressClass;
+use self::default_tolerations::DefaultTolerationSeconds;
+use self::device_access::DeviceAdminAccess;
+use self::dynamic::{
+    MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook,
+};
+use self::escalation::EscalationCheck;
+use self::limit_ranger::LimitRanger;
+use self::namespace_lifecycle::NamespaceLifecycle;
+use self::node_taint::TaintNodesByCondition;
+use self::parameters::ParameterAccess;
+use self::pod_resize::PodResizeValidator;
+use self::pod_security::PodSecurity;
+use self::priority::Priority;
+use self::quota::ResourceQuota;
+use self::runtime_class::RuntimeClass;
+use self::service_account::ServiceAccount;
+use self::storage::{DefaultStorageClass, PersistentVolumeClaimResize, StorageObjectInUseProtection};
+use self::topology_labels::PodTopologyLabels;
 use crate::auth::Authorizer;
 use crate::codec::Codec;
-use crate::kinds::{Kind, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD};
+use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, INGRESS, Kind, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD};
 use crate::storage::Store;
 use crate::webhook::Webhooks;
 use flyball_core::{Clock, Object, Rng, Status};
@@ -90,22 +119,30 @@ fn is_long_read(store: &Store, kind: &Kind, namespace: Option<&str>) -> bool {
 
 /// A plugin, and the built-in kinds whose writes it handles; all requests if there are none.
 struct EnabledPlugin {
+    /// The name in kube-apiserver, or that of a check which kube-apiserver runs in the storage of its kinds.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the comparison with kube-apiserver's list"))]
+    name: &'static str,
     plugin: Box<dyn Plugin>,
     kinds: Box<[&'static Kind]>,
 }
 
 impl EnabledPlugin {
-    fn on_all(plugin: impl Plugin + 'static) -> Self {
-        Self::on([], plugin)
-    }
-
-    fn on<const N: usize>(kinds: [&'static Kind; N], plugin: impl Plugin + 'static) -> Self {
-        Self { plugin: Box::new(plugin), kinds: kinds.into() }
-    }
-
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         self.kinds.is_empty() || self.kinds.iter().any(|kind| attributes.writes(kind))
     }
+}
+
+/// The kinds of volumes.
+static VOLUMES: [&Kind; 2] = [&PERSISTENT_VOLUME_CLAIM, &PERSISTENT_VOLUME];
+
+/// Enables a plugin for all requests.
+fn on_all(name: &'static str, plugin: impl Plugin + 'static) -> EnabledPlugin {
+    on(name, [], plugin)
+}
+
+/// Enables a plugin for writes of kinds.
+fn on<const N: usize>(name: &'static str, kinds: [&'static Kind; N], plugin: impl Plugin + 'static) -> EnabledPlugin {
+    EnabledPlugin { name, plugin: Box::new(plugin), kinds: kinds.into() }
 }
 
 /// The plugins, in the order in which they run.
@@ -122,36 +159,42 @@ impl Admission {
         (clock, rng): (&Clock, &Rng),
         editor: Weak<dyn Editor>,
     ) -> Self {
-        let env = dynamic::Environment {
-            store: store.clone(),
-            codec: codec.clone(),
-            authorizer: authorizer.clone(),
+        let (store, codec, authorizer) = (|| store.clone(), || codec.clone(), || authorizer.clone());
+        let env = || dynamic::Environment {
+            store: store(),
+            codec: codec(),
+            authorizer: authorizer(),
             webhooks: webhooks.clone(),
         };
+        let quota = ResourceQuota::new(store(), codec(), clock.clone(), editor);
         Self(vec![
-            EnabledPlugin::on_all(namespace_lifecycle::NamespaceLifecycle::new(store.clone())),
-            EnabledPlugin::on([&POD, &PERSISTENT_VOLUME_CLAIM], limit_ranger::LimitRanger::new(store.clone())),
-            EnabledPlugin::on([&POD], service_account::ServiceAccount::new(store.clone(), rng.clone())),
-            EnabledPlugin::on([&NODE], node_taint::TaintNodesByCondition),
-            EnabledPlugin::on([&POD], priority::Priority::new(store.clone())),
-            EnabledPlugin::on([&POD], default_tolerations::DefaultTolerationSeconds),
-            EnabledPlugin::on([&PERSISTENT_VOLUME_CLAIM], storage::DefaultStorageClass::new(store.clone())),
-            EnabledPlugin::on([&PERSISTENT_VOLUME_CLAIM, &PERSISTENT_VOLUME], storage::StorageObjectInUseProtection),
-            EnabledPlugin::on([&PERSISTENT_VOLUME_CLAIM], storage::PersistentVolumeClaimResize::new(store.clone())),
-            EnabledPlugin::on([&POD], runtime_class::RuntimeClass::new(store.clone())),
-            EnabledPlugin::on(certificates::KINDS, certificates::Certificates::new(authorizer.clone())),
-            EnabledPlugin::on(escalation::KINDS, escalation::EscalationCheck::new(authorizer.clone())),
-            EnabledPlugin::on(
-                parameters::KINDS,
-                parameters::ParameterAccess::new(store.clone(), codec.clone(), authorizer.clone()),
-            ),
-            EnabledPlugin::on(device_access::KINDS, device_access::DeviceAdminAccess::new(store.clone())),
-            EnabledPlugin::on_all(dynamic::MutatingAdmissionPolicy::new(env.clone())),
-            EnabledPlugin::on_all(dynamic::MutatingAdmissionWebhook::new(env.clone())),
-            EnabledPlugin::on_all(dynamic::ValidatingAdmissionPolicy::new(env.clone())),
-            EnabledPlugin::on_all(dynamic::ValidatingAdmissionWebhook::new(env)),
+            on_all("NamespaceLifecycle", NamespaceLifecycle::new(store())),
+            on("LimitRanger", [&POD, &PERSISTENT_VOLUME_CLAIM], LimitRanger::new(store())),
+            on("ServiceAccount", [&POD], ServiceAccount::new(store(), rng.clone())),
+            on("TaintNodesByCondition", [&NODE], TaintNodesByCondition),
+            on_all("PodSecurity", PodSecurity::new(store())),
+            on("Priority", [&POD], Priority::new(store())),
+            on("DefaultTolerationSeconds", [&POD], DefaultTolerationSeconds),
+            on("DefaultStorageClass", [&PERSISTENT_VOLUME_CLAIM], DefaultStorageClass::new(store())),
+            on("StorageObjectInUseProtection", VOLUMES, StorageObjectInUseProtection),
+            on("PersistentVolumeClaimResize", [&PERSISTENT_VOLUME_CLAIM], PersistentVolumeClaimResize::new(store())),
+            on("RuntimeClass", [&POD], RuntimeClass::new(store())),
+            on("CertificateApproval", [&CERTIFICATE_SIGNING_REQUEST], CertificateApproval::new(authorizer())),
+            on("CertificateSigning", [&CERTIFICATE_SIGNING_REQUEST], CertificateSigning::new(authorizer())),
+            on("CertificateSubjectRestriction", [&CERTIFICATE_SIGNING_REQUEST], CertificateSubjectRestriction),
+            on("DefaultIngressClass", [&INGRESS], DefaultIngressClass::new(store())),
+            on_all("PodTopologyLabels", PodTopologyLabels::new(store())),
+            on("PodResizeValidator", [&POD], PodResizeValidator::new(store())),
+            on("CertificateRequester", [&CERTIFICATE_SIGNING_REQUEST], CertificateRequester),
+            on("EscalationCheck", escalation::KINDS, EscalationCheck::new(authorizer())),
+            on("ParameterAccess", parameters::KINDS, ParameterAccess::new(store(), codec(), authorizer())),
+            on("DeviceAdminAccess", device_access::KINDS, DeviceAdminAccess::new(store())),
+            on_all("MutatingAdmissionPolicy", MutatingAdmissionPolicy::new(env())),
+            on_all("MutatingAdmissionWebhook", MutatingAdmissionWebhook::new(env())),
+            on_all("ValidatingAdmissionPolicy", ValidatingAdmissionPolicy::new(env())),
+            on_all("ValidatingAdmissionWebhook", ValidatingAdmissionWebhook::new(env())),
             // The last one, since it reserves quota.
-            EnabledPlugin::on_all(quota::ResourceQuota::new(store.clone(), codec.clone(), clock.clone(), editor)),
+            on_all("ResourceQuota", quota),
         ])
     }
 

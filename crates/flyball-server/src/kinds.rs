@@ -78,6 +78,7 @@ pub(crate) use core::{
     BINDING, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA, SECRET,
     SERVICE, SERVICE_ACCOUNT, pod_usage,
 };
+pub(crate) use networking::{INGRESS, INGRESS_CLASS};
 pub(crate) use node::RUNTIME_CLASS;
 pub(crate) use policy::POD_DISRUPTION_BUDGET;
 pub(crate) use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};

@@ -1,32 +1,78 @@
-//! Certificate requests: sets the requesting user, and authorizes approval and signing.
+//! Certificate requests: sets the requesting user, restricts subjects, and authorizes approval and signing.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 
 use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
 use crate::auth::{Action, ActionTarget, Authorizer, MASTERS};
-use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, Kind, Part, requested_groups};
+use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, Part, requested_groups};
 use flyball_core::field::go_quote;
 use flyball_core::{Object, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
-pub(super) static KINDS: [&Kind; 1] = [&CERTIFICATE_SIGNING_REQUEST];
-
 /// The signer of client certificates of kube-apiserver.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// CertificateApproval, CertificateSigning and CertificateSubjectRestriction; also sets the requesting user.
-pub(super) struct Certificates {
+/// CertificateApproval: requires the permission to approve requests for a signer.
+pub(super) struct CertificateApproval {
     authorizer: Arc<Authorizer>,
 }
 
-impl Certificates {
+impl CertificateApproval {
     pub(super) fn new(authorizer: Arc<Authorizer>) -> Self {
         Self { authorizer }
     }
 }
 
-impl Plugin for Certificates {
+impl Plugin for CertificateApproval {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
+        match (object, attributes.old) {
+            (Some(object), Some(old)) if attributes.part == Part::Approval => {
+                decided(require(&self.authorizer, attributes, "approve", object, old))
+            }
+            _ => pass(),
+        }
+    }
+}
+
+/// CertificateSigning: requires the permission to sign as a signer.
+pub(super) struct CertificateSigning {
+    authorizer: Arc<Authorizer>,
+}
+
+impl CertificateSigning {
+    pub(super) fn new(authorizer: Arc<Authorizer>) -> Self {
+        Self { authorizer }
+    }
+}
+
+impl Plugin for CertificateSigning {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
+        match (object, attributes.old) {
+            (Some(object), Some(old)) if attributes.part == Part::Status && signed(object) != signed(old) => {
+                decided(require(&self.authorizer, attributes, "sign", object, old))
+            }
+            _ => pass(),
+        }
+    }
+}
+
+/// CertificateSubjectRestriction: rejects requests for client certificates of administrators.
+pub(super) struct CertificateSubjectRestriction;
+
+impl Plugin for CertificateSubjectRestriction {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
+        match (object, attributes.old) {
+            (Some(object), None) => decided(restrict_subject(attributes, object)),
+            _ => pass(),
+        }
+    }
+}
+
+/// Sets the requesting user of certificate requests, which kube-apiserver does in their storage.
+pub(super) struct CertificateRequester;
+
+impl Plugin for CertificateRequester {
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -37,14 +83,6 @@ impl Plugin for Certificates {
             record_requester(attributes, request);
         }
         pass()
-    }
-
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
-        match (object, attributes.old) {
-            (Some(object), Some(old)) => decided(check(&self.authorizer, attributes, object, old)),
-            (Some(object), None) => decided(restrict_subject(attributes, object)),
-            _ => pass(),
-        }
     }
 }
 
@@ -57,8 +95,7 @@ fn record_requester(attributes: &Attributes<'_>, request: &mut Object) {
     spec.extend(attributes.user.info());
 }
 
-/// Rejects requests for client certificates of the group `system:masters`, as the plugin
-/// `CertificateSubjectRestriction` does.
+/// Rejects requests for client certificates of the group `system:masters`.
 fn restrict_subject(attributes: &Attributes<'_>, request: &Object) -> Result<(), Status> {
     if request.at(&["spec", "signerName"]).and_then(Value::as_str) != Some(CLIENT_SIGNER) {
         return Ok(());
@@ -70,13 +107,14 @@ fn restrict_subject(attributes: &Attributes<'_>, request: &Object) -> Result<(),
     Err(Status::forbidden(&attributes.resource.group_resource(), request.name(), why))
 }
 
-/// Rejects approvals and certificates of users without permission for the signer.
-fn check(authorizer: &Authorizer, attributes: &Attributes<'_>, object: &Object, old: &Object) -> Result<(), Status> {
-    let verb = match attributes.part {
-        Part::Approval => "approve",
-        Part::Status if signed(object) != signed(old) => "sign",
-        _ => return Ok(()),
-    };
+/// Rejects users without permission for the signer of a request.
+fn require(
+    authorizer: &Authorizer,
+    attributes: &Attributes<'_>,
+    verb: &str,
+    object: &Object,
+    old: &Object,
+) -> Result<(), Status> {
     let signer = old.at(&["spec", "signerName"]).and_then(Value::as_str).unwrap_or_default();
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     let may = |name: &str| {

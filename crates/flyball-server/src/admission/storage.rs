@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
-use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, default_class, pass};
 use crate::kinds::{PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Part, STORAGE_CLASS};
 use crate::storage::Store;
 use flyball_core::{Object, ObjectKey, Quantity, Status};
@@ -99,15 +99,9 @@ fn class(store: &Store, claim: &mut Object) {
     if named || claim.annotation(OLD_CLASS).is_some() {
         return;
     }
-    let all = store.list(&STORAGE_CLASS.table(), None).entries;
-    let default = |class: &Object| DEFAULT.iter().any(|annotation| class.annotation(annotation) == Some("true"));
-    let created = |class: &Object| {
-        class.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let classes = all.iter().filter_map(|entry| entry.object().ok()).filter(default);
-    let newest = classes.max_by_key(|class| (created(class), std::cmp::Reverse(class.name().to_owned())));
+    let newest = default_class::newest(store, &STORAGE_CLASS, &DEFAULT);
     if let (Some(class), Some(spec)) = (newest, claim.get_mut("spec").and_then(Value::as_object_mut)) {
-        spec.insert("storageClassName".into(), class.name().into());
+        spec.insert("storageClassName".into(), class.into());
     }
 }
 

@@ -166,6 +166,11 @@ impl Resource {
         self.as_built_in().is_some_and(|kind| kind.declares_resources)
     }
 
+    /// Returns the path of the template of pods that are created for an object.
+    pub(crate) fn pod_template(&self) -> Option<&'static [&'static str]> {
+        self.as_built_in().and_then(|kind| kind.pod_template)
+    }
+
     /// Returns the rules of deletion of a built-in kind.
     pub(crate) fn deletion(&self) -> Option<&'static Deletion> {
         self.as_built_in().map(|kind| &kind.deletion)

@@ -87,6 +87,8 @@ pub(crate) struct Kind {
     pub(crate) declares_resources: bool,
     /// True if owner references to the kind are invalid.
     pub(crate) cannot_own: bool,
+    /// The path of the template of the pods that are created for an object.
+    pub(crate) pod_template: Option<&'static [&'static str]>,
 }
 
 impl fmt::Debug for Kind {
@@ -265,6 +267,7 @@ impl Kind {
             allocates_addresses: false,
             declares_resources: false,
             cannot_own: false,
+            pod_template: None,
         }
     }
 
@@ -404,6 +407,10 @@ impl Kind {
 
     pub(super) const fn cannot_own(self) -> Self {
         Self { cannot_own: true, ..self }
+    }
+
+    pub(super) const fn pod_template(self, path: &'static [&'static str]) -> Self {
+        Self { pod_template: Some(path), ..self }
     }
 
     pub(super) const fn also_reads(self, versions: &'static [&'static str]) -> Self {

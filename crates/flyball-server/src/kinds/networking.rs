@@ -11,6 +11,9 @@ kinds! {
 use crate::kinds::field::{Errors, Field};
 use flyball_core::names::{dns_subdomain, path_segment};
 
+pub(crate) use ingress::KIND as INGRESS;
+pub(crate) use ingress_class::KIND as INGRESS_CLASS;
+
 const GROUP: &str = "networking.k8s.io";
 
 /// Validates a reference to an object by group, kind and name.

@@ -100,8 +100,7 @@ async fn bind(
     let name = target.name.clone().unwrap_or_default();
     let of_binding = |field: &str| binding.at(&["metadata", field]).and_then(Value::as_object).cloned();
     let annotations = of_binding("annotations").unwrap_or_default();
-    let mut labels = of_binding("labels").unwrap_or_default();
-    labels.extend(topology(registry, &node));
+    let labels = of_binding("labels").unwrap_or_default();
     let (uid, version) = (binding.uid().to_owned(), binding.resource_version().to_owned());
     let (now, resource) = (registry.clock.now_rfc3339(), target.resource.clone());
     let assign = move |pod: &mut Object| {
@@ -146,18 +145,6 @@ async fn bind(
     let writer = Writer { reviewed: false, ..writer(call, options) };
     registry.change(&target, &Change::With(Box::new(assign)), &writer).await?;
     done(call, &target)
-}
-
-/// Returns the topology labels of a node, which are copied to pods that are bound to it.
-///
-/// See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>.
-fn topology(registry: &Registry, node: &str) -> serde_json::Map<String, Value> {
-    let nodes = registry.catalog.get().of(&NODE);
-    let Ok(entry) = registry.get(&nodes, &ObjectKey::new(None, node)) else { return serde_json::Map::new() };
-    let Ok(node) = registry.codec.decode(&nodes, &entry) else { return serde_json::Map::new() };
-    let mut labels = node.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
-    labels.retain(|key, _| matches!(key.as_str(), "topology.kubernetes.io/region" | "topology.kubernetes.io/zone"));
-    labels
 }
 
 /// Replaces the condition of the same type.

@@ -6,6 +6,7 @@
 mod engine;
 mod mutate;
 mod restart;
+mod strict;
 mod targets;
 mod variants;
 

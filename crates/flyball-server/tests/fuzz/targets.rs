@@ -1,6 +1,6 @@
 //! The targets.
 
-use crate::engine;
+use crate::{engine, strict};
 use base64::Engine;
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -279,8 +279,10 @@ pub(crate) fn bodies() -> Target {
     Target {
         seeds: || {
             let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\ndata: &d\n  a: |\n    text\n  b: !!str 1\nbinaryData: {c: AAE=}\n";
-            let mut seeds: Vec<String> =
-                [pod(), deployment(), map(), widget(), definition(&schema())].iter().map(Value::to_string).collect();
+            let mut seeds: Vec<String> = [pod(), strict::pod(), deployment(), map(), widget(), definition(&schema())]
+                .iter()
+                .map(Value::to_string)
+                .collect();
             seeds.extend([
                 yaml.to_owned(),
                 "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]".into(),
@@ -288,7 +290,9 @@ pub(crate) fn bodies() -> Target {
             ]);
             seeds
         },
-        setup: || vec![(DEFINITIONS, definition(&schema())), (ACCOUNTS, account())],
+        setup: || {
+            [(DEFINITIONS, definition(&schema())), (ACCOUNTS, account())].into_iter().chain(strict::setup()).collect()
+        },
         play: |world, input| {
             Box::pin(async move {
                 let path = match json_of(input)["kind"].as_str() {
@@ -302,6 +306,10 @@ pub(crate) fn bodies() -> Target {
                 for media in [JSON, "application/yaml", "application/vnd.kubernetes.protobuf"] {
                     let url = format!("{path}?dryRun=All&fieldValidation=Strict");
                     output += &world.ask("POST", &url, &[("content-type", media)], input.to_vec()).await;
+                }
+                if path == PODS {
+                    let url = format!("{}?dryRun=All", strict::PODS);
+                    output += &world.ask("POST", &url, &[("content-type", JSON)], input.to_vec()).await;
                 }
                 // The consequences of a write to a CRD change it.
                 if path != DEFINITIONS {

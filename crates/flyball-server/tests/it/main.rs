@@ -25,6 +25,8 @@ mod names;
 mod parameters;
 mod patches;
 mod paths;
+mod plugins;
+mod pod_security;
 mod reads;
 mod recording;
 mod request_rules;

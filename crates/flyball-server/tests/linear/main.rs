@@ -22,6 +22,8 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Pods of a namespace whose policy of Pod Security they violate.
+const WARNED: &str = "/api/v1/namespaces/warned/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const GADGETS: &str = "/apis/x.io/v1/namespaces/default/gadgets";
 
@@ -212,6 +214,25 @@ const SHAPES: &[Shape] = &[
         patch("/api/v1/namespaces/default/pods/p", STRATEGIC, json!({"spec": {"containers": items, "$setElementOrder/containers": list(n, |n| json!({"name": format!("c{n}")}))}})) } },
 ];
 
+/// Pods that a policy of Pod Security warns of.
+#[rustfmt::skip]
+const WARNED_OF: &[Shape] = &[
+    Shape { name: "containers that violate Pod Security", items: 1_000, before: nothing, request: |n| post(WARNED, pod(json!({"containers": containers(n)}))) },
+    Shape { name: "capabilities that violate Pod Security", items: 5_000, before: nothing, request: |n| {
+        let security = json!({"capabilities": {"add": texts(n, "C")}, "seLinuxOptions": {"type": "x"}});
+        post(WARNED, pod(json!({"containers": [{"name": "c", "image": "i", "securityContext": security}]}))) } },
+    Shape { name: "volumes that violate Pod Security", items: 2_000, before: nothing, request: |n| {
+        post(WARNED, pod(json!({"volumes": list(n, |n| json!({"name": format!("v{n}"), "hostPath": {"path": "/x"}}))}))) } },
+    Shape { name: "profiles of containers that violate Pod Security", items: 1_000, before: nothing, request: |n| {
+        let mut pod = pod(json!({"containers": containers(n)}));
+        let key = |n| format!("container.apparmor.security.beta.kubernetes.io/c{n}");
+        pod["metadata"]["annotations"] = (0..n).map(|n| (key(n), json!("unconfined"))).collect();
+        post(WARNED, pod) } },
+    Shape { name: "containers that an update compares for Pod Security", items: 500, before: |n| Some((WARNED, pod(json!({"containers": containers(n)})))), request: |n| {
+        let items = list(n, |n| json!({"name": format!("c{n}"), "image": if n == 0 { "j" } else { "i" }}));
+        patch("/api/v1/namespaces/warned/pods/p", STRATEGIC, json!({"spec": {"containers": items}})) } },
+];
+
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
 
@@ -262,8 +283,14 @@ async fn server() -> Server {
         "names": {"plural": "gadgets", "kind": "Gadget"}, "versions": [version]}});
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     assert_eq!(send(&server, Method::POST, path, JSON, crd.to_string()).await.0, 201);
-    let account = json!({"metadata": {"name": "default"}}).to_string();
-    send(&server, Method::POST, "/api/v1/namespaces/default/serviceaccounts", JSON, account).await;
+    let labels = json!({"pod-security.kubernetes.io/warn": "restricted"});
+    let warned = json!({"metadata": {"name": "warned", "labels": labels}}).to_string();
+    assert_eq!(send(&server, Method::POST, "/api/v1/namespaces", JSON, warned).await.0, 201);
+    for namespace in ["default", "warned"] {
+        let account = json!({"metadata": {"name": "default"}}).to_string();
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        send(&server, Method::POST, &path, JSON, account).await;
+    }
     let all = |group: &str| json!({"apiGroups": [group], "resources": ["*"], "verbs": ["get", "create"]});
     let held = json!({"metadata": {"name": "held"}, "rules": [all(""), all("rbac.authorization.k8s.io")]});
     let binding = json!({"metadata": {"name": "held"}, "subjects": [{"kind": "User", "name": "ann"}],
@@ -319,7 +346,8 @@ async fn judge(shape: &Shape, user: &User) -> Option<String> {
 async fn requests_take_linear_time() {
     let _alone = ALONE.lock().await;
     let (admin, ann) = (User::new("admin", &["system:masters"]), User::new("ann", &[]));
-    let shapes = SHAPES.iter().map(|shape| (shape, &admin)).chain(ORDINARY.iter().map(|shape| (shape, &ann)));
+    let of_admin = SHAPES.iter().chain(WARNED_OF);
+    let shapes = of_admin.map(|shape| (shape, &admin)).chain(ORDINARY.iter().map(|shape| (shape, &ann)));
     let (mut remaining, mut errors) = (Vec::from_iter(shapes), Vec::new());
     for _ in 0..ROUNDS {
         errors.clear();

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "DaemonSet", "daemonsets")
     .printed(COLUMNS, row)
+    .pod_template(&["spec", "template"])
     .default(default)
     .warn(workload::warn)
     .prepare(prepare)

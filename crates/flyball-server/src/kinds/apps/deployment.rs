@@ -16,6 +16,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Deployment", "deployments
     .status_keeps_labels()
     .generation_counts_annotations()
     .printed(COLUMNS, row)
+    .pod_template(&["spec", "template"])
     .default(default)
     .warn(warn)
     .validate(validate)

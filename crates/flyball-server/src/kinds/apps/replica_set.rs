@@ -11,6 +11,7 @@ use flyball_core::Object;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicaSet", "replicasets")
     .printed(COLUMNS, row)
+    .pod_template(&["spec", "template"])
     .default(default)
     .warn(workload::warn)
     .validate(validate)

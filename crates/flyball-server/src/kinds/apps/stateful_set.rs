@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "StatefulSet", "statefulsets")
     .printed(COLUMNS, row)
+    .pod_template(&["spec", "template"])
     .default(default)
     .name_rule(dns_label)
     .prepare(prepare)

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CronJob", "cronjobs")
     .printed(COLUMNS, row)
+    .pod_template(&["spec", "jobTemplate", "spec", "template"])
     .default(default)
     .warn(warn)
     .validate(validate)

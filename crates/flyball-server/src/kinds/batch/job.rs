@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Job", "jobs")
     .deletion(DELETION)
     .printed(COLUMNS, row)
+    .pod_template(&["spec", "template"])
     .default(default)
     .checks(Checks::Whole)
     .warn(warn)

@@ -77,10 +77,10 @@ fn mark(namespace: &mut Object, _: &Object, _: &Clock) {
 
 /// Validates the finalizers of a namespace's spec: standard ones, or names with a domain.
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
-    let mut errors = security_levels(object, old);
     if old.is_some() && part != Part::Finalize {
-        return errors;
+        return Errors::new();
     }
+    let mut errors = Errors::new();
     let root = Field::root(object);
     let spec = root.at("spec");
     let list = spec.at("finalizers");
@@ -89,36 +89,6 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
         errors.extend(at.obeys(qualified_name));
         if !item.text().contains('/') && !matches!(item.text(), "kubernetes" | "orphan" | "foregroundDeletion") {
             errors.push(at.invalid("name is neither a standard finalizer name nor is it fully qualified"));
-        }
-    }
-    errors
-}
-
-/// Validates the levels in pod security labels.
-fn security_levels(object: &Object, old: Option<&Object>) -> Errors {
-    const PREFIX: &str = "pod-security.kubernetes.io/";
-    let root = Field::root(object);
-    let labels = root.at("metadata.labels");
-    let metadata = root.at("metadata");
-    let labels_at = metadata.at("labels");
-    let mut errors = Errors::new();
-    for mode in ["enforce", "audit", "warn"] {
-        for versioned in [false, true] {
-            let key = format!("{PREFIX}{mode}{}", if versioned { "-version" } else { "" });
-            let Some(given) = labels.value().get(&key).and_then(Value::as_str) else { continue };
-            if old.is_some_and(|old| old.label(&key) == Some(given)) {
-                continue;
-            }
-            let minor = given.strip_prefix("v1.").is_some_and(|minor| minor.parse::<u32>().is_ok());
-            let (good, why) = if versioned {
-                (given == "latest" || minor, "must be \"latest\" or \"v1.x\"")
-            } else {
-                let known = matches!(given, "privileged" | "baseline" | "restricted");
-                (known, "must be one of privileged, baseline, restricted")
-            };
-            if !good {
-                errors.push(labels_at.key(&key).invalid(why));
-            }
         }
     }
     errors

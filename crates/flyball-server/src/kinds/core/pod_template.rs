@@ -11,6 +11,7 @@ use flyball_core::Object;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PodTemplate", "podtemplates")
     .printed(COLUMNS, row)
+    .pod_template(&["template"])
     .default(default)
     .warn(warn)
     .validate(validate)

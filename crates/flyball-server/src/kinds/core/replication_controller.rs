@@ -17,6 +17,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicationController", "
     .scale_selector(".spec.selector")
     .registry_path("controllers")
     .printed(COLUMNS, row)
+    .pod_template(&["spec", "template"])
     .default(default)
     .quota_usage(usage::counted)
     .warn(workload::warn)

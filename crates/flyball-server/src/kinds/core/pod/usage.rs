@@ -34,6 +34,11 @@ fn is_counted(pod: &Object, now: Timestamp) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed")) && !is_past
 }
 
+/// Returns the requests of a pod with the overhead of its runtime class.
+pub(crate) fn requests(pod: &Object) -> Amounts {
+    with_overhead(pod, "requests")
+}
+
 /// Returns the requests or limits of a pod with the overhead of its runtime class. Resources without a limit have none
 /// with it.
 fn with_overhead(pod: &Object, field: &str) -> Amounts {
