@@ -85,7 +85,7 @@ struct Page<'h> {
     writes: Vec<Row<'h>>,
 }
 
-/// A write, with the fields of the page `/debug/flyball/writes` of a control plane.
+/// A write, with the fields of the page `/debug/api/writes` of a control plane.
 #[derive(Serialize)]
 struct Row<'h> {
     revision: String,
