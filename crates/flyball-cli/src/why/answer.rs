@@ -34,7 +34,7 @@ pub(crate) struct Answer {
     /// Reasons for inaction.
     pub(crate) reasons: Vec<Reason>,
     /// Excluded reasons.
-    pub(crate) not_reasons: Vec<String>,
+    pub(crate) excluded: Vec<String>,
     pub(crate) sources: Vec<Source>,
     #[serde(skip)]
     pub(crate) now: Timestamp,
@@ -79,13 +79,17 @@ pub(crate) struct Step {
     pub(crate) source: &'static str,
 }
 
-/// The sort of a step.
+/// The type of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum StepKind {
-    Wrote,
-    Because,
-    By,
+    /// A write of a controller.
+    Write,
+    /// The change that caused the reconcile of the step before.
+    CausedBy,
+    /// The first write of a chain.
+    Origin,
+    /// The owner of the object of the step before.
     Owner,
 }
 
@@ -132,7 +136,7 @@ impl Answer {
         lines.extend(columns(rows).into_iter().map(|line| format!("  {line}")));
         for source in &self.sources {
             if let Some(error) = &source.error {
-                lines.push(paint(Style::Faint, &format!("  not asked: operator at {}: {error}", source.address)));
+                lines.push(paint(Style::Faint, &format!("  not reached: operator at {}: {error}", source.address)));
             }
         }
         if !self.sources.iter().any(|source| source.operator.is_some()) {
@@ -158,11 +162,11 @@ impl Answer {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<Vec<String>> = self.chain.iter().map(|step| self.step(step)).collect();
-        let row = |name: &str, text: &String| vec![paint(Style::Faint, name), String::new(), text.clone()];
-        rows.extend(self.waits.iter().map(|text| row("waits", text)));
+        let row = |name: &str, text: &String| vec![paint(Style::Faint, name), text.clone()];
+        rows.extend(self.waits.iter().map(|text| row("waiting", text)));
         rows.extend(self.reasons.iter().map(|reason| row("next", &reason.text)));
-        if !self.not_reasons.is_empty() {
-            rows.push(row("not the reason", &self.not_reasons.join(", ")));
+        if !self.excluded.is_empty() {
+            rows.push(row("excluded", &self.excluded.join(", ")));
         }
         rows
     }
@@ -177,27 +181,35 @@ impl Answer {
             vec![paint(Style::Strong, reason.reason), reason.text.clone(), paint(Style::Faint, &by)]
         };
         let mut rows: Vec<Vec<String>> = self.reasons.iter().map(row).collect();
-        rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waits"), text.clone()]));
+        rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waiting"), text.clone()]));
         if rows.is_empty() {
             let text = "no reason was found that keeps it from being reconciled".to_owned();
             rows.push(vec![paint(Style::Strong, "none"), text]);
         }
-        if !self.not_reasons.is_empty() {
-            rows.push(vec![paint(Style::Faint, "not the reason"), self.not_reasons.join(", ")]);
+        if !self.excluded.is_empty() {
+            rows.push(vec![paint(Style::Faint, "excluded"), self.excluded.join(", ")]);
         }
         rows
     }
 
     fn step(&self, step: &Step) -> Vec<String> {
-        let name = match step.kind {
-            StepKind::Wrote => "wrote",
-            StepKind::Because => "because",
-            StepKind::By => "by",
-            StepKind::Owner => "owned by",
-        };
         let ago = step.time.map(|time| format!("{} ago", self.age(time))).unwrap_or_default();
-        let source = paint(Style::Faint, &format!("[{}]", step.source));
-        vec![paint(Style::Faint, name), ago, format!("{} {source}", step.text)]
+        let mut text = step.text.clone();
+        let lead = match step.kind {
+            StepKind::Write => ago,
+            StepKind::CausedBy => paint(Style::Faint, "caused by"),
+            StepKind::Owner => paint(Style::Faint, "owned by"),
+            StepKind::Origin => {
+                if !ago.is_empty() {
+                    text = format!("{text}, {ago}");
+                }
+                paint(Style::Faint, "origin")
+            }
+        };
+        if matches!(step.kind, StepKind::Write | StepKind::Origin) {
+            text = format!("{text}  {}", paint(Style::Faint, &format!("[{}]", step.source)));
+        }
+        vec![lead, text]
     }
 
     fn age(&self, since: Timestamp) -> String {
