@@ -338,7 +338,7 @@ impl fmt::Display for Fault {
 
 /// Error of parsing a fault.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid fault {0:?}; docs/explore.md lists the faults and their arguments")]
+#[error("invalid fault {0:?}; docs/explore-faults.md lists the faults and their arguments")]
 pub struct FaultError(String);
 
 impl FromStr for Fault {

@@ -164,7 +164,7 @@ fn print_selection(selection: &Selection) {
         remedies.iter().for_each(|remedy| print_line(&format!("  - {remedy}")));
     }
     if !candidates.is_empty() {
-        let heading = ["VERSION", "CHANNEL", "VERDICT"].map(str::to_owned).to_vec();
+        let heading = ["VERSION", "CHANNEL", "RESULT"].map(str::to_owned).to_vec();
         let rows = candidates.iter().map(|of| {
             let verdict =
                 if of.chosen { paint(Style::Good, &format!("chosen: {}", of.verdict)) } else { of.verdict.clone() };
