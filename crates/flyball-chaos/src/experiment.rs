@@ -23,6 +23,7 @@ pub const KIND: &str = "ChaosExperiment";
 const MAX_PHASE: Duration = Duration::from_secs(3600);
 
 /// An object that must exist before and after an experiment, with an optional condition.
+#[doc(alias("probe", "steady-state hypothesis"))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Check {
@@ -60,6 +61,7 @@ pub struct Spec {
 }
 
 /// An experiment: a fault, the expected reaction of an operator, and limits of time.
+#[doc(alias("ChaosExperiment", "Chaos Mesh", "Litmus"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// Its name, unique in a suite.

@@ -73,6 +73,7 @@ pub enum Event<'a> {
 }
 
 /// A run of experiments against one operator.
+#[doc(alias("ChaosEngine", "chaos engineering"))]
 pub struct Run<'a> {
     cluster: &'a Cluster,
     operator: Operator,

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Result of an experiment.
+#[doc(alias = "ChaosResult")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Verdict {
     /// The experiment does not apply to the operator.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An event that is injected at a site.
+#[doc(alias("fault injection", "nemesis"))]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Fault {
