@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Result of an experiment.
+/// Result of an experiment, with its reasons, effects and changes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub undo_error: Option<String>,
 }
 
-/// Results of a run.
+/// Report of a run: the result of each experiment, and notes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {

@@ -56,7 +56,7 @@ impl Default for Limits {
     }
 }
 
-/// Progress of a run.
+/// Progress of a run, for its listener.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {

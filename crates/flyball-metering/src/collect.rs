@@ -64,7 +64,7 @@ struct Waiting {
     event: Event,
 }
 
-/// State of all objects.
+/// State machine that converts observations of objects to gauges.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// The owners of objects.

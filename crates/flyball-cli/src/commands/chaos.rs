@@ -13,7 +13,7 @@ use flyball_chaos::Cluster;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Inject faults into an operator in a cluster, check its recovery, and undo them
+/// Inject faults into an operator in a cluster, check its recovery, and undo the faults
 ///
 /// Runs experiments one after the other. Each one changes the operator, its custom resources, their children, or an
 /// object that the operator needs, waits for the steady state, and undoes the remaining changes. The result of an
