@@ -233,3 +233,61 @@ pub(super) fn owned_by(owner: &Object) -> Step {
         source: "owners",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+
+    #[test]
+    fn steps_lead_with_the_actor() {
+        let budget: Object =
+            from_value(json!({"group": "policy", "kind": "PodDisruptionBudget", "name": "shop"})).unwrap();
+        let reconcile = json!({"id": "3f1c9a2b77", "controller": "deployment"});
+        let found = ("budget-operator".to_owned(), from_value::<Reconcile>(reconcile).unwrap());
+        let written = |changes: Value| {
+            let mut text =
+                json!({"object": budget, "verb": "apply", "after": "512", "fields": ["spec.maxUnavailable"]});
+            text.as_object_mut().unwrap().extend(changes.as_object().cloned().unwrap());
+            write(&found, &from_value(text).unwrap()).text
+        };
+        let actor = "budget-operator/deployment";
+        let of = "poddisruptionbudget/shop";
+        for (changes, expected) in [
+            (json!({}), format!("{actor} applied {of} (spec.maxUnavailable), v512, reconcile 3f1c9a2b")),
+            (
+                json!({"subresource": "status", "fields": []}),
+                format!("{actor} applied status of {of}, v512, reconcile 3f1c9a2b"),
+            ),
+            (
+                json!({"verb": "delete", "after": null, "fields": []}),
+                format!("{actor} deleted {of}, reconcile 3f1c9a2b"),
+            ),
+            (
+                json!({"verb": "finalizer", "fields": []}),
+                format!("{actor} changed the finalizers of {of}, v512, reconcile 3f1c9a2b"),
+            ),
+        ] {
+            assert_eq!(written(changes), expected);
+        }
+        let edit = json!({"revision": "507", "user": "kubernetes-admin", "agent": "kubectl/v1.33 (linux)",
+            "manager": "kubectl-edit", "verb": "patch"});
+        let edit: LoggedWrite = from_value(edit).unwrap();
+        let logged_as = |kind| logged(&budget, &edit, kind).text;
+        assert_eq!(logged_as(StepKind::Origin), "user kubernetes-admin, kubectl-edit (patch), v507");
+        assert_eq!(logged_as(StepKind::Write), format!("kubectl-edit patched {of}, v507, user kubernetes-admin"));
+        let script = LoggedWrite { agent: "curl/8.5".to_owned(), verb: "update".to_owned(), ..edit };
+        assert_eq!(
+            logged(&budget, &script, StepKind::Origin).text,
+            "user kubernetes-admin, kubectl-edit (update), program curl/8.5, v507"
+        );
+        let scale = Manager {
+            name: "autoscaler".to_owned(),
+            operation: "Update".to_owned(),
+            subresource: "scale".to_owned(),
+            time: None,
+        };
+        assert_eq!(managed(&budget, &scale, StepKind::Origin).text, "autoscaler (update scale)");
+        assert_eq!(managed(&budget, &scale, StepKind::Write).text, format!("autoscaler updated scale of {of}"));
+    }
+}

@@ -142,8 +142,14 @@ fn chain_leads_across_three_operators_to_the_person() {
     assert!(found.iter().any(|step| step == "write Deployment/shop config-operator"), "{found:?}");
     assert_eq!(found.last().unwrap(), "origin Service/shop flyball");
     let text = operators.why(&[&format!("pod/{pod}")]).ok().out;
-    for part in [&format!("pod/{pod} is "), "config-operator/configmap applied deployment/shop", "caused by", "origin ", "[writes]", "[ledger]"]
-    {
+    for part in [
+        &format!("pod/{pod} is "),
+        "config-operator/configmap applied deployment/shop",
+        "caused by",
+        "origin ",
+        "[writes]",
+        "[ledger]",
+    ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
 
@@ -159,7 +165,9 @@ fn chain_leads_across_three_operators_to_the_person() {
     let from_log = answer["chain"].as_array().unwrap().iter().any(|step| step["source"] == "writes");
     assert!(!from_log, "{answer:#}");
     let found = steps(&answer);
-    for step in ["write Deployment/shop config-operator", "write ConfigMap/shop shop-operator", "origin Service/shop flyball"] {
+    for step in
+        ["write Deployment/shop config-operator", "write ConfigMap/shop shop-operator", "origin Service/shop flyball"]
+    {
         assert!(found.iter().any(|known| known == step), "no {step} in {found:?}");
     }
     let answer = operators.home.run(&["why", "deployment/shop", "spec.replicas", "-o", "json"]).ok().out;
