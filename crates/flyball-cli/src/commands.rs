@@ -49,7 +49,7 @@ use crate::error::Result;
 use clap::{CommandFactory, Subcommand};
 use std::process::ExitCode;
 
-/// The commands by purpose; the help lists them in this order.
+// Commands by purpose: the help lists them in this order. A doc comment would replace the one of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     // Projects

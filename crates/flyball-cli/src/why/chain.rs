@@ -85,7 +85,7 @@ pub(super) fn write((operator, reconcile): Found<'_>, write: &Write) -> Step {
 }
 
 /// Returns the past tense of the verb of a write, in a ledger or in a request.
-fn past_tense(verb: &str) -> &str {
+fn past_tense(verb: &str) -> &'static str {
     match verb.to_ascii_lowercase().as_str() {
         "apply" => "applied",
         "create" => "created",
