@@ -172,7 +172,7 @@ impl StoredRevision {
 /// Anyone who may write Secrets in the namespace can add some. So a release that belongs to the custom resource
 /// consists of the revisions that it controls and, like those that `helm rollback` writes, those without an owner with
 /// the next numbers. Others only reserve their numbers. So do those that are not valid revisions of the release,
-/// whoever owns them: a forged Secret can name any owner, and must not block the release.
+/// with any owner: a forged Secret can name any owner, and must not block the release.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// The revisions of the release.

@@ -1,4 +1,4 @@
-//! Collects a cluster from this machine, with the rights of the user.
+//! Collects a cluster from this machine, with the permissions of the user.
 
 use crate::error::{Error, Result, ResultExt};
 use flyball::{Clock, Rng};
