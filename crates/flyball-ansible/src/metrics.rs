@@ -25,7 +25,7 @@ type Labels<const N: usize> = [(&'static str, String); N];
 pub(crate) struct Metrics {
     results: Family<Labels<2>, Gauge>,
     durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
-    /// Those that tasks define.
+    /// Metrics that tasks define.
     pub(crate) of_roles: RoleMetrics,
 }
 

@@ -126,13 +126,13 @@ const RESERVED: [&str; 75] = [
 pub(crate) enum Reason {
     /// Ansible interprets it.
     Magic,
-    /// It is a keyword of Ansible, and not declared in the role's defaults.
+    /// The name is a keyword of Ansible, and not declared in the role's defaults.
     Reserved,
     /// The operator sets it.
     Operator,
     /// The role sets it, and does not declare it in its defaults.
     Role,
-    /// It is not an identifier.
+    /// The name is not an identifier.
     NotAName,
     /// Another field has the same variable name.
     SecondSpelling,

@@ -10,6 +10,7 @@
 
 mod arrow;
 mod document;
+mod page;
 mod scan;
 mod tree;
 mod width;
@@ -43,7 +44,7 @@ impl Sources {
     /// Panics if a file cannot be read or parsed.
     pub fn of(manifest_dir: impl AsRef<Path>) -> Self {
         let mut files = BTreeMap::new();
-        read(manifest_dir.as_ref(), "src", &mut files);
+        read(manifest_dir.as_ref(), "src", ".rs", &mut files);
         Self::parse(files)
     }
 
@@ -143,14 +144,38 @@ impl Sources {
     }
 }
 
-fn read(root: &Path, folder: &str, files: &mut BTreeMap<String, String>) {
+/// Fails on lines with more than 120 columns and on banned phrases in the Markdown pages of a repository: those in its
+/// root and below `docs`. Code blocks are exempt; rows of tables and HTML comments may be wide.
+///
+/// # Panics
+///
+/// Panics if a page cannot be read.
+#[track_caller]
+pub fn check_pages(root: impl AsRef<Path>) {
+    let root = root.as_ref();
+    let mut pages = BTreeMap::new();
+    read(root, "docs", ".md", &mut pages);
+    for entry in fs::read_dir(root).unwrap_or_else(|error| panic!("{}: {error}", root.display())) {
+        let entry = entry.unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".md") {
+            let text = fs::read_to_string(entry.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            pages.insert(name, text);
+        }
+    }
+    assert!(pages.contains_key("README.md"), "{} has no README.md", root.display());
+    report(&pages.iter().flat_map(|(file, text)| page::errors(file, text)).collect::<Vec<_>>());
+}
+
+/// Reads the files of a directory with this suffix.
+fn read(root: &Path, folder: &str, suffix: &str, files: &mut BTreeMap<String, String>) {
     let entries = fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
     for entry in entries {
         let entry = entry.unwrap_or_else(|error| panic!("{folder}: {error}"));
         let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
         if entry.path().is_dir() {
-            read(root, &path, files);
-        } else if path.ends_with(".rs") {
+            read(root, &path, suffix, files);
+        } else if path.ends_with(suffix) {
             let text = fs::read_to_string(entry.path()).unwrap_or_else(|error| panic!("{path}: {error}"));
             files.insert(path, text);
         }

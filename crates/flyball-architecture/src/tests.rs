@@ -1,4 +1,4 @@
-use crate::{Sources, arrow, document};
+use crate::{Sources, arrow, document, page};
 
 fn sources(files: &[(&str, &str)]) -> Sources {
     Sources::parse(files.iter().map(|(file, text)| (format!("src/{file}"), (*text).to_owned())).collect())
@@ -266,4 +266,27 @@ fn breakable_wide_lines_are_reported() {
     }
     assert_eq!(wide("// ", "a", ""), Vec::<String>::new());
     assert_eq!(wide("", "é", &"é".repeat(60)), Vec::<String>::new(), "120 characters of two bytes each");
+}
+
+#[test]
+fn wide_prose_and_banned_phrases_of_pages_are_reported() {
+    let wide = "a ".repeat(61);
+    let errors = |text: &str| page::errors("a.md", text);
+    assert_eq!(errors(&format!("# A\n\n{wide}\n")), ["a.md:3: 122 columns, 120 at most"]);
+    for exempt in
+        [format!("| {wide} |"), format!("<!-- {wide} -->"), format!("```text\n{wide}\n```"), format!("    {wide}")]
+    {
+        assert_eq!(errors(&format!("text\n\n{exempt}\n\ntext")), Vec::<String>::new(), "{exempt}");
+    }
+    assert_eq!(errors(&format!("- item\n    {wide}")).len(), 1, "a continued item is no code block");
+    let phrases = "Whoever\nsays\nso.\n\nNot any\nmore.\n\n| begun |\n\n```\nbegun\n```\n\n    begun\n\nHas any\n\nmore begunk.\n";
+    assert_eq!(
+        errors(phrases),
+        [
+            "a.md:2: the phrase \"says so\" is banned",
+            "a.md:1: the phrase \"whoever\" is banned",
+            "a.md:5: the phrase \"any more\" is banned",
+            "a.md:8: the phrase \"begun\" is banned",
+        ]
+    );
 }

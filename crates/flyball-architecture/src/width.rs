@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proc_macro2::{TokenStream, TokenTree};
 
 /// Maximum number of characters of a line, as in `rustfmt.toml`.
-const MAX_WIDTH: usize = 120;
+pub(crate) const MAX_WIDTH: usize = 120;
 
 /// Returns errors for the lines of a file that exceed the limit.
 ///

@@ -91,10 +91,10 @@ const CONSTANT_WORDS: &[&str] = &[
     "WRONG",
 ];
 
-/// Question words in place of a noun, and personifying verbs in place of a technical one.
+/// Question words and pronouns in place of a noun, and personifying verbs in place of a technical one.
 const FIRST_WORDS: &[&str] = &[
-    "Asks", "Gives", "How", "Knows", "Lets", "Looks", "Says", "Tells", "What", "Where", "Whether", "Who", "Whoever",
-    "Whose", "Why",
+    "Asks", "Gives", "How", "It", "Knows", "Lets", "Looks", "Says", "Tells", "Those", "What", "Where", "Whether",
+    "Who", "Whoever", "Whose", "Why",
 ];
 
 /// The kind of item that a name belongs to.

@@ -51,7 +51,7 @@ pub enum Change {
     },
 }
 
-/// Progress of a change.
+/// Progress of a change: planned, made or undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Progress {

@@ -23,6 +23,7 @@ pub const KIND: &str = "ChaosExperiment";
 const MAX_PHASE: Duration = Duration::from_secs(3600);
 
 /// An object that must exist before and after an experiment, with an optional condition.
+#[doc(alias("probe", "steady-state hypothesis"))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Check {
@@ -45,10 +46,10 @@ pub struct Spec {
     /// Duration of a fault that the operator has to survive.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "duration::optional")]
     pub hold: Option<Duration>,
-    /// Time to recover, for the verdict Resilient.
+    /// Time to recover, for the result Resilient.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "duration::optional")]
     pub recovery: Option<Duration>,
-    /// Time to recover, for the verdict Degraded.
+    /// Time to recover, for the result Degraded.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "duration::optional")]
     pub failure: Option<Duration>,
     /// Checks in addition to the general ones.
@@ -59,7 +60,8 @@ pub struct Spec {
     pub description: Option<String>,
 }
 
-/// An experiment.
+/// An experiment: a fault, the expected reaction of an operator, and limits of time.
+#[doc(alias("ChaosExperiment", "Chaos Mesh", "Litmus"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// Its name, unique in a suite.

@@ -2,7 +2,7 @@
 //!
 //! An [`Experiment`] is data: a fault, the expected reaction, limits of time. A [plan](fn@plan) derives the changes
 //! from the objects of the operator; a [`Run`] records them in a [`Journal`], makes them, observes the operator, undoes
-//! them, and returns a [`Report`] with a [`Verdict`] for each experiment.
+//! them, and returns a [`Report`] with the result of each experiment, a [`Verdict`].
 //!
 //! # Guarantees
 //!
@@ -43,7 +43,7 @@ mod verdict;
 
 mod report;
 
-mod probe;
+mod repair;
 
 mod suite;
 

@@ -21,14 +21,14 @@ use std::fmt;
 const UNDELETABLE: &[&str] =
     &["PersistentVolumeClaim", "Namespace", "Node", "PersistentVolume", "CustomResourceDefinition"];
 
-/// Changes of an experiment.
+/// An experiment and the changes that it makes.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The experiment.
     pub experiment: Experiment,
     /// The changes in order.
     pub changes: Vec<Change>,
-    /// Changes in the middle of the fault.
+    /// Changes while the fault is in place.
     pub later: Vec<Change>,
     /// Fault of an operator that runs as a process.
     pub process: Option<ProcessFault>,

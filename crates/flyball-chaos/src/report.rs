@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Result of an experiment.
+/// Result of an experiment, with its reasons, effects and changes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -14,12 +14,12 @@ pub struct Outcome {
     pub name: String,
     /// Name of the fault.
     pub fault: String,
-    /// The verdict.
+    /// The result.
     pub verdict: Verdict,
     /// Time to recover.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "seconds")]
     pub recovery_seconds: Option<Duration>,
-    /// Reasons of the verdict.
+    /// Reasons of the result.
     pub reasons: Vec<String>,
     /// Effects of the fault while it was in place.
     pub effects: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub undo_error: Option<String>,
 }
 
-/// Results of a run.
+/// Report of a run: the result of each experiment, and notes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -56,12 +56,12 @@ fn seconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Resu
 }
 
 impl Report {
-    /// Returns the worst verdict; skipped experiments do not count.
+    /// Returns the worst result; skipped experiments do not count.
     pub fn worst(&self) -> Option<Verdict> {
         self.outcomes.iter().map(|outcome| outcome.verdict).max().filter(|verdict| *verdict != Verdict::Skipped)
     }
 
-    /// Returns the number of experiments with a verdict.
+    /// Returns the number of experiments with a result.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.outcomes.iter().filter(|outcome| outcome.verdict == verdict).count()
     }

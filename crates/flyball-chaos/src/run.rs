@@ -12,8 +12,8 @@ use crate::journal::Journal;
 use crate::network::Network;
 use crate::operator::Operator;
 use crate::plan::{Plan, ProcessFault, plan};
-use crate::probe::Probe;
 use crate::process::Process;
+use crate::repair::RepairCheck;
 use crate::report::{Outcome, Report};
 use crate::steady::{Difference, Snapshot, Volatile};
 use crate::text::clean;
@@ -30,9 +30,9 @@ use tokio::time::{Instant, sleep};
 pub struct Limits {
     /// Duration of a fault that the operator has to survive.
     pub hold: Duration,
-    /// Time to recover, for the verdict Resilient.
+    /// Time to recover, for the result Resilient.
     pub recovery: Duration,
-    /// Time to recover, for the verdict Degraded.
+    /// Time to recover, for the result Degraded.
     pub failure: Duration,
     /// Interval of observations.
     pub interval: Duration,
@@ -56,7 +56,7 @@ impl Default for Limits {
     }
 }
 
-/// Progress of a run.
+/// Progress of a run, for its listener.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -73,6 +73,7 @@ pub enum Event<'a> {
 }
 
 /// A run of experiments against one operator.
+#[doc(alias("ChaosEngine", "chaos engineering"))]
 pub struct Run<'a> {
     cluster: &'a Cluster,
     operator: Operator,
@@ -80,7 +81,7 @@ pub struct Run<'a> {
     listener: &'a mut (dyn FnMut(Event<'_>) + Send),
     volatile: Volatile,
     baseline: Option<Snapshot>,
-    probe: Option<Probe>,
+    repair_check: Option<RepairCheck>,
     notes: Vec<String>,
     process: Option<(Process, Network)>,
 }
@@ -113,7 +114,7 @@ impl<'a> Run<'a> {
             listener,
             volatile: Volatile::new(),
             baseline: None,
-            probe: None,
+            repair_check: None,
             notes: Vec::new(),
             process: None,
         }
@@ -183,7 +184,7 @@ impl<'a> Run<'a> {
         report
     }
 
-    /// Learns the steady state, and finds a probe.
+    /// Learns the steady state, and finds a repair check.
     async fn prepare(&mut self, journal: &mut Journal) -> Result<()> {
         let began = Instant::now();
         let first = loop {
@@ -212,19 +213,19 @@ impl<'a> Run<'a> {
                     .to_owned(),
             );
         }
-        for probe in Probe::candidates(&self.operator) {
-            let Some(change) = probe.change(&self.operator, &[]) else { continue };
+        for check in RepairCheck::candidates(&self.operator) {
+            let Some(change) = check.change(&self.operator, &[]) else { continue };
             let first = journal.len();
-            inject(self.cluster, journal, PROBE, &[change]).await?;
+            inject(self.cluster, journal, REPAIR_CHECK, &[change]).await?;
             let (repaired, _) = self.wait(Instant::now(), self.limits.recovery).await?;
             undo(self.cluster, journal, first).await?;
             if repaired.is_some() {
-                self.probe = Some(probe);
+                self.repair_check = Some(check);
                 return Ok(());
             }
         }
         if !self.operator.children.is_empty() {
-            let note = "the operator does not repair changes of its children: recovery is judged by the state alone";
+            let note = "the operator does not repair changes of its children: only its state determines the results";
             self.notes.push(note.to_owned());
         }
         Ok(())
@@ -303,7 +304,7 @@ impl<'a> Run<'a> {
         (self.listener)(Event::Injected);
         let (began, ineffective) = match spec.expect.unwrap_or_else(|| spec.fault.expectation()) {
             Expectation::Repair => {
-                self.inject_probe(journal, &planned).await?;
+                self.inject_check(journal, &planned).await?;
                 (injected, None)
             }
             Expectation::Survive => {
@@ -333,7 +334,7 @@ impl<'a> Run<'a> {
         let experiment = &planned.experiment;
         let (spec, hold) = (&experiment.spec, experiment.spec.hold.unwrap_or(self.limits.hold));
         sleep(hold / 4).await;
-        let has_probe = self.inject_probe(journal, planned).await?;
+        let has_check = self.inject_check(journal, planned).await?;
         if !planned.later.is_empty() {
             record.changes.extend(planned.later.iter().map(ToString::to_string));
             inject(self.cluster, journal, &experiment.name, &planned.later).await?;
@@ -342,21 +343,21 @@ impl<'a> Run<'a> {
         let during = self.differences(&spec.steady_state).await?;
         record.effects.extend(during.iter().map(ToString::to_string));
         self.clear_network();
-        // The operator has to repair the probe.
-        lift(self.cluster, journal, first, |experiment| experiment != PROBE).await?;
+        // The operator has to repair the child.
+        lift(self.cluster, journal, first, |experiment| experiment != REPAIR_CHECK).await?;
         (self.listener)(Event::Lifted);
-        let is_ineffective = during.is_empty() && has_probe && spec.fault.stops_writes();
-        let reason = "the fault had no effect: the operator repaired the probe while it was in place";
+        let is_ineffective = during.is_empty() && has_check && spec.fault.stops_writes();
+        let reason = "the fault had no effect: the operator repaired a child while it was in place";
         Ok(is_ineffective.then(|| reason.to_owned()))
     }
 
-    /// Injects the probe if the fault interrupts the operator. Returns false without a probe.
-    async fn inject_probe(&self, journal: &mut Journal, planned: &Plan) -> Result<bool> {
-        let probe = self.probe.as_ref().filter(|_| planned.experiment.spec.fault.interrupts());
-        let Some(change) = probe.and_then(|probe| probe.change(&self.operator, &planned.changes)) else {
+    /// Injects the repair check if the fault interrupts the operator. Returns false without one.
+    async fn inject_check(&self, journal: &mut Journal, planned: &Plan) -> Result<bool> {
+        let check = self.repair_check.as_ref().filter(|_| planned.experiment.spec.fault.interrupts());
+        let Some(change) = check.and_then(|check| check.change(&self.operator, &planned.changes)) else {
             return Ok(false);
         };
-        match inject(self.cluster, journal, PROBE, &[change]).await {
+        match inject(self.cluster, journal, REPAIR_CHECK, &[change]).await {
             // The fault or the operator has changed the child meanwhile.
             Err(Error::NotApplicable(_)) => Ok(false),
             injected => injected.map(|()| true),
@@ -433,8 +434,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Name of the probe in the state file.
-const PROBE: &str = "probe";
+/// Name of repair checks in the state file.
+const REPAIR_CHECK: &str = "repair-check";
 
 fn empty_outcome(experiment: &Experiment) -> Outcome {
     Outcome {

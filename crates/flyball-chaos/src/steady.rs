@@ -1,4 +1,4 @@
-//! The steady state: the operator is ready, and its objects are as before.
+//! The steady state: the operator is ready, and its objects equal those before the fault.
 //!
 //! A snapshot has no times, counters and values that the API server assigns. Fields that change without a fault are
 //! learned from snapshots before the first experiment. Differences name objects and fields, never values.

@@ -12,7 +12,7 @@ use crate::text::clean;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Experiments of an upgrade.
+/// Experiments for the differences between two versions of an operator.
 #[derive(Clone, Debug, Default)]
 pub struct Upgrade {
     /// The experiments in order.

@@ -1,11 +1,12 @@
-//! Verdicts, from what was observed. This module knows neither cluster nor clock.
+//! Results of experiments, from observations. This module reads neither a cluster nor a clock.
 
 use crate::experiment::Expectation;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// Verdict of an experiment.
+/// Result of an experiment.
+#[doc(alias = "ChaosResult")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Verdict {
     /// The experiment does not apply to the operator.
@@ -39,7 +40,7 @@ pub(crate) struct Observation {
     pub(crate) expectation: Expectation,
     /// Time to recover, if the operator did.
     pub(crate) recovered: Option<Duration>,
-    /// Time to recover, for the verdict Resilient.
+    /// Time to recover, for the result Resilient.
     pub(crate) recovery: Duration,
     /// Differences that remained at the end.
     pub(crate) remaining: Vec<String>,
@@ -50,7 +51,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Returns the verdict and its reasons.
+    /// Returns the result and its reasons.
     pub(crate) fn verdict(&self) -> (Verdict, Vec<String>) {
         if let Some(reason) = &self.ineffective {
             return (Verdict::Inconclusive, vec![reason.clone()]);

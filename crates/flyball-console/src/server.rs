@@ -46,7 +46,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Failures of the start.
+/// Error of starting the server of the console.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The port is not available.
@@ -89,7 +89,7 @@ struct Served {
     reads: Semaphore,
 }
 
-/// A console that listens.
+/// A console whose server listens on loopback.
 pub struct Console {
     listener: TcpListener,
     address: SocketAddr,

@@ -64,6 +64,7 @@ const DEFAULT: &str = "default";
 /// let sample = "{apiVersion: v1, kind: Secret, metadata: {name: page}}";
 /// Explorer::of(operator).sample(sample).budget(Budget::schedules(100)).run().assert_clean();
 /// ```
+#[doc(alias("fault injection", "deterministic simulation", "model checking", "Jepsen", "madsim", "turmoil"))]
 #[must_use = "an explorer does nothing until it runs"]
 #[derive(Clone)]
 pub struct Explorer {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An event that is injected at a site.
+#[doc(alias("fault injection", "nemesis"))]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Fault {
@@ -338,7 +339,7 @@ impl fmt::Display for Fault {
 
 /// Error of parsing a fault.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid fault {0:?}; docs/explore.md lists the faults and their arguments")]
+#[error("invalid fault {0:?}; docs/explore-faults.md lists the faults and their arguments")]
 pub struct FaultError(String);
 
 impl FromStr for Fault {

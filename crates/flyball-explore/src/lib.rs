@@ -9,7 +9,7 @@
 
 mod actions;
 mod campaign;
-mod catalogue;
+mod catalog;
 mod driver;
 mod evaluate;
 mod exploration;
@@ -40,7 +40,7 @@ mod trial;
 mod webhook;
 mod world;
 
-pub use catalogue::{CATALOGUE, CatalogueEntry, InjectionMethod, table};
+pub use catalog::{CATALOG, CatalogEntry, InjectionMethod, table};
 pub use exploration::{Budget, BudgetError, Progress};
 pub use explorer::Explorer;
 pub use external::{CallError, External, ExternalContext, external};

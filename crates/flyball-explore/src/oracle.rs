@@ -20,6 +20,7 @@ use crate::schedule::Schedule;
 use std::fmt;
 
 /// A rule that a run violates.
+#[doc(alias("checker", "property"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Oracle {

@@ -35,6 +35,7 @@ pub(crate) type Ready = dyn Fn(&Value) -> bool + Send + Sync;
 /// The program is started with the environment variable `KUBECONFIG`. The file is JSON, and names an API server without
 /// TLS on the loopback interface. `POD_NAMESPACE` is the namespace of the operator; `PORT1` to `PORT4` are free ports
 /// for metrics, health checks and webhooks, because several runs happen at the same time.
+#[doc(alias = "Sieve")]
 #[derive(Clone)]
 #[must_use = "a command does nothing until an explorer runs it"]
 pub struct OperatorCommand {

@@ -32,6 +32,7 @@ pub(crate) enum Step {
 /// let scenario = Scenario::new("edit").apply(map(1)).settle().apply(map(2)).wait(Duration::from_secs(5));
 /// assert_eq!(scenario.delete("configmaps/a").name(), "edit");
 /// ```
+#[doc(alias = "workload")]
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a scenario does nothing until it is added to an explorer"]
 pub struct Scenario {

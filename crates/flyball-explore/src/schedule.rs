@@ -32,6 +32,7 @@ impl fmt::Display for Injection {
 }
 
 /// The inputs of a run: with an operator, a schedule determines a run completely.
+#[doc(alias("fault plan", "nemesis"))]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Schedule {
     /// The name of the scenario.

@@ -89,6 +89,7 @@ impl Port {
 }
 
 /// A point of a run at which a fault can be injected.
+#[doc(alias("failpoint", "fail point"))]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     /// Number of the operator's process; the first one is 0.

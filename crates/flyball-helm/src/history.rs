@@ -76,7 +76,7 @@ fn release_and_version(name: &str) -> Option<(&str, u32)> {
 pub(crate) struct StoredRevision {
     pub(crate) version: u32,
     pub(crate) state: State,
-    /// It is the index of several chunks.
+    /// True if the Secret is the index of several chunks.
     is_index: bool,
     meta: ObjectMeta,
 }
@@ -172,12 +172,12 @@ impl StoredRevision {
 /// Anyone who may write Secrets in the namespace can add some. So a release that belongs to the custom resource
 /// consists of the revisions that it controls and, like those that `helm rollback` writes, those without an owner with
 /// the next numbers. Others only reserve their numbers. So do those that are not valid revisions of the release,
-/// whoever owns them: a forged Secret can name any owner, and must not block the release.
+/// with any owner: a forged Secret can name any owner, and must not block the release.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Those of the release.
+    /// The revisions of the release.
     pub(crate) revisions: Vec<StoredRevision>,
-    /// Those without an owner that are older than the newest of the custom resource: they are only deleted.
+    /// Revisions without an owner that are older than the newest one of the custom resource: they are only deleted.
     pub(crate) obsolete: Vec<StoredRevision>,
     /// The other custom resource that owns further revisions, if any.
     pub(crate) other_owner: Option<String>,

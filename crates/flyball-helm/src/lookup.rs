@@ -35,9 +35,9 @@ struct LookupKey {
 /// The objects that lookups find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visibility {
-    /// All.
+    /// All objects.
     All,
-    /// Those that are not part of the release.
+    /// Objects that are not part of the release.
     OfOthers,
 }
 

@@ -89,9 +89,9 @@ pub(crate) fn estimate(json: &str) -> usize {
 /// A running rendering.
 #[derive(Debug)]
 struct Run {
-    /// Its reconcile has ended.
+    /// True if the reconcile of the rendering has ended.
     is_canceled: AtomicBool,
-    /// It was aborted because no slow slot was free.
+    /// True if the rendering was aborted because no slow slot was free.
     is_busy: AtomicBool,
     slot: Mutex<Slot>,
 }

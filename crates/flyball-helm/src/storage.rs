@@ -206,16 +206,16 @@ pub enum StorageError {
     /// The payload cannot be decompressed.
     #[error("cannot decompress the payload")]
     Gzip(#[source] std::io::Error),
-    /// It is too large.
+    /// The payload is too large.
     #[error("the uncompressed payload is larger than {MAX_UNPACKED_BYTES} bytes")]
     TooLarge,
-    /// It has too many objects and items.
+    /// The payload has too many objects and items.
     #[error("the payload has too many objects and items")]
     TooManyItems,
-    /// It is not the JSON of a release.
+    /// The payload is not the JSON of a release.
     #[error("the payload is not the JSON of a release")]
     Json(#[source] serde_json::Error),
-    /// It needs too many Secrets.
+    /// The release needs too many Secrets.
     #[error("the compressed release takes {chunks} Secrets, and the limit is {limit}: reduce its values or objects")]
     TooManyChunks {
         /// The number of Secrets.

@@ -112,7 +112,7 @@ pub struct Watch {
 /// Error in a `watches.yaml`.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchesError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", file.display())]
     Read {
         /// The file.
@@ -120,13 +120,13 @@ pub enum WatchesError {
         /// The cause.
         source: std::io::Error,
     },
-    /// It is too large.
+    /// The file is too large.
     #[error("{} is larger than {MAX_FILE_BYTES} bytes", file.display())]
     TooLarge {
         /// The file.
         file: PathBuf,
     },
-    /// It is not a YAML list.
+    /// The file is not a YAML list.
     #[error("{} is not a valid YAML list of watches: {problem}", file.display())]
     Syntax {
         /// The file.

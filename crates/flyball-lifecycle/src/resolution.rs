@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Limit of the undone choices of one resolution.
 const MAX_STEPS: u64 = 100_000;
 
-/// A Subscription.
+/// A Subscription as resolution needs it: package, channel, versions, and the installed bundle.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     /// The name of the Subscription.

@@ -7,7 +7,7 @@
 
 use flyball_metering::meter::{Meter, Subject};
 use flyball_metering::query::{Builtins, Inputs, Request, builtin, run};
-use flyball_metering::store::{Level, OwnerRecord, Retention, STATE, Sample, Series, Store};
+use flyball_metering::store::{Gauge, OwnerRecord, Retention, STATE, Sample, Series, Store};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ fn fill(store: &Store, pods: i64, days: i64, step: i64) {
     let (mut samples, mut busy, mut pruned) = (0, Duration::ZERO, Duration::ZERO);
     for day in 0..days {
         let series: Vec<Series> = (0..pods).map(|pod| series(day, pod)).collect();
-        let levels = |since: i64, scale: i64| -> Vec<Level> {
+        let gauges = |since: i64, scale: i64| -> Vec<Gauge> {
             let all = [
                 (Meter::PodPresence, 1),
                 (Meter::PodCpuRequest, 250_000),
@@ -46,11 +46,11 @@ fn fill(store: &Store, pods: i64, days: i64, step: i64) {
                 (Meter::PodMemoryLimit, 512 << 20),
             ];
             let of = |series: &Series| {
-                all.map(|(meter, value)| Level { series: series.clone(), meter, since, value: value * scale })
+                all.map(|(meter, value)| Gauge { series: series.clone(), meter, since, value: value * scale })
             };
             series.iter().flat_map(of).collect()
         };
-        store.set_levels(&levels(day * DAY, 1)).unwrap();
+        store.set_gauges(&gauges(day * DAY, 1)).unwrap();
         let step = if day + 2 >= days { 300 } else { step };
         for slot in 0..DAY / step {
             let (since, until) = (day * DAY + slot * step, day * DAY + (slot + 1) * step);
@@ -71,7 +71,7 @@ fn fill(store: &Store, pods: i64, days: i64, step: i64) {
             busy += began.elapsed();
             samples += done.stored;
         }
-        store.set_levels(&levels((day + 1) * DAY, 0)).unwrap();
+        store.set_gauges(&gauges((day + 1) * DAY, 0)).unwrap();
         store.set_progress(STATE, (day + 1) * DAY).unwrap();
         let began = Instant::now();
         store.prune((day + 1) * DAY, Retention::default()).unwrap();
@@ -86,10 +86,10 @@ fn fill(store: &Store, pods: i64, days: i64, step: i64) {
 fn measure(store: &Store, days: i64) {
     let sizes = store.sizes().unwrap();
     println!(
-        "size          {:.1} MiB, {} buckets, {} levels, {} series",
+        "size          {:.1} MiB, {} buckets, {} gauges, {} series",
         sizes.bytes as f64 / (1 << 20) as f64,
         sizes.buckets,
-        sizes.levels,
+        sizes.gauges,
         sizes.series
     );
     for name in [

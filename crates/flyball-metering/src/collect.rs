@@ -1,10 +1,10 @@
-//! The collector: observations of objects become levels.
+//! The collector: observations of objects become gauges.
 //!
-//! A pure state machine: observations and the time are arguments, levels are returned. `watch` feeds it.
+//! A pure state machine: observations and the time are arguments, gauges are returned. `watch` feeds it.
 //!
 //! Rules:
 //!
-//! - Levels of an object that is observed for the first time begin at its own time. Later changes begin when they are
+//! - Gauges of an object that is observed for the first time begin at its own time. Later changes begin when they are
 //!   observed.
 //! - After a gap, an object that still exists counts without interruption, and one that ended in the gap counts until
 //!   its own end. An object that is gone counts until the store was last complete, since nothing shows that it existed
@@ -21,7 +21,7 @@ pub use watch::{Collection, ReadableOwners, watch};
 
 use crate::meter::{Meter, Subject};
 use crate::observation::{Observation, OwnerReference};
-use crate::store::{Level, OwnerRecord, Series};
+use crate::store::{Gauge, OwnerRecord, Series};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// Time in seconds for which an object waits for its owners, once all existing ones were listed.
@@ -33,18 +33,18 @@ const MAX_SERIES_CHANGES: usize = 100;
 /// An event of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// It exists in this state.
+    /// The object exists in this state.
     Observed(Box<Observation>),
-    /// It was deleted.
+    /// The object was deleted.
     Deleted,
 }
 
-/// An object whose levels are open.
+/// An object whose gauges are open.
 #[derive(Clone, Debug)]
 struct Current {
     series: Series,
     values: BTreeMap<Meter, i64>,
-    /// Begin of its first level.
+    /// Begin of its first gauge.
     since: i64,
     has_ended: bool,
     /// Number of times that its series changed.
@@ -64,13 +64,13 @@ struct Waiting {
     event: Event,
 }
 
-/// State of all objects.
+/// State machine that converts observations of objects to gauges.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// The owners of objects.
     pub owners: Owners,
     objects: HashMap<(Subject, String), Current>,
-    /// Ends of pods whose levels were closed before a restart.
+    /// Ends of pods whose gauges were closed before a restart.
     ended: HashMap<String, i64>,
     /// Namespace and name of pods and claims, to their UID.
     names: HashMap<(Subject, String, String), String>,
@@ -86,7 +86,7 @@ pub struct Collector {
     tenant_label: Option<String>,
     /// Time up to which the store was complete at the start.
     restored_until: Option<i64>,
-    levels: Vec<Level>,
+    gauges: Vec<Gauge>,
 }
 
 impl Collector {
@@ -95,23 +95,23 @@ impl Collector {
         Self { tenant_label, ..Self::default() }
     }
 
-    /// Restores the open levels of a store, and the ends of the pods in it.
-    pub fn restore(&mut self, open: Vec<Level>, ended: HashMap<String, i64>, complete: Option<i64>) {
-        for level in open {
-            let key = (level.series.subject, level.series.uid.clone());
-            let name = (level.series.subject, level.series.namespace.clone(), level.series.name.clone());
-            self.names.insert(name, level.series.uid.clone());
+    /// Restores the open gauges of a store, and the ends of the pods in it.
+    pub fn restore(&mut self, open: Vec<Gauge>, ended: HashMap<String, i64>, complete: Option<i64>) {
+        for gauge in open {
+            let key = (gauge.series.subject, gauge.series.uid.clone());
+            let name = (gauge.series.subject, gauge.series.namespace.clone(), gauge.series.name.clone());
+            self.names.insert(name, gauge.series.uid.clone());
             let current = self.objects.entry(key).or_insert_with(|| Current {
-                series: level.series.clone(),
+                series: gauge.series.clone(),
                 values: BTreeMap::new(),
-                since: level.since,
+                since: gauge.since,
                 has_ended: false,
                 changes: 0,
                 is_confirmed: false,
                 observation: None,
             });
-            current.since = current.since.min(level.since);
-            current.values.insert(level.meter, level.value);
+            current.since = current.since.min(gauge.since);
+            current.values.insert(gauge.meter, gauge.value);
         }
         (self.ended, self.restored_until) = (ended, complete);
     }
@@ -137,7 +137,7 @@ impl Collector {
         [Subject::Pod, Subject::Claim, Subject::Node].iter().all(|subject| self.synced.contains(subject))
     }
 
-    /// Returns the time up to which all levels were returned by [`drain`](Self::drain).
+    /// Returns the time up to which all gauges were returned by [`drain`](Self::drain).
     pub fn complete_until(&self, now: i64) -> Option<i64> {
         let begin = |waiting: &Waiting| match &waiting.event {
             Event::Observed(observed) => observed.since.unwrap_or(waiting.at).min(waiting.at),
@@ -160,9 +160,9 @@ impl Collector {
         unknown
     }
 
-    /// Returns the levels that began since the last call. If `owners_are_listed`, objects do not wait for their owners
+    /// Returns the gauges that began since the last call. If `owners_are_listed`, objects do not wait for their owners
     /// forever.
-    pub fn drain(&mut self, now: i64, owners_are_listed: bool) -> Vec<Level> {
+    pub fn drain(&mut self, now: i64, owners_are_listed: bool) -> Vec<Gauge> {
         self.observe_again(now);
         let (mut still, mut keys) = (VecDeque::new(), HashSet::new());
         for waiting in std::mem::take(&mut self.waiting) {
@@ -181,7 +181,7 @@ impl Collector {
         }
         (self.waiting, self.waiting_keys) = (still, keys);
         self.close_missing();
-        std::mem::take(&mut self.levels)
+        std::mem::take(&mut self.gauges)
     }
 
     /// Attributes the objects again whose owners have become known.
@@ -205,7 +205,7 @@ impl Collector {
         counted
     }
 
-    /// Returns the series of an existing object by its name, and the begin of its levels.
+    /// Returns the series of an existing object by its name, and the begin of its gauges.
     pub fn find(&self, subject: Subject, namespace: &str, name: &str) -> Option<(&Series, i64)> {
         let uid = self.names.get(&(subject, namespace.to_owned(), name.to_owned()))?;
         self.objects.get(&(subject, uid.clone())).map(|current| (&current.series, current.since))
@@ -230,7 +230,7 @@ impl Collector {
                 self.unresolved.remove(&(subject, uid.to_owned()));
                 let Some(mut current) = self.objects.remove(&(subject, uid.to_owned())) else { return };
                 if !current.has_ended {
-                    close(&mut self.levels, &current.series, &mut current.values, at);
+                    close(&mut self.gauges, &current.series, &mut current.values, at);
                 }
                 let name = (subject, current.series.namespace, current.series.name);
                 if self.names.get(&name).is_some_and(|known| known == uid) {
@@ -292,7 +292,7 @@ impl Collector {
                 is_confirmed: true,
                 observation: (subject == Subject::Claim).then(|| Box::new(observed.clone())),
             };
-            change(&mut self.levels, &mut current, observed, since);
+            change(&mut self.gauges, &mut current, observed, since);
             self.objects.insert(key, current);
             return;
         };
@@ -306,13 +306,13 @@ impl Collector {
         let at = at.max(current.since);
         if current.series != series && current.changes < MAX_SERIES_CHANGES {
             current.changes += 1;
-            close(&mut self.levels, &current.series, &mut current.values, at);
+            close(&mut self.gauges, &current.series, &mut current.values, at);
             current.series = series;
         }
-        change(&mut self.levels, current, observed, at);
+        change(&mut self.gauges, current, observed, at);
     }
 
-    /// Closes the levels of objects that were gone after a restart.
+    /// Closes the gauges of objects that were gone after a restart.
     fn close_missing(&mut self) {
         let Some(until) = self.restored_until else { return };
         if !self.is_synced() {
@@ -325,7 +325,7 @@ impl Collector {
         missing.sort();
         for key in missing {
             let Some(mut current) = self.objects.remove(&key) else { continue };
-            close(&mut self.levels, &current.series, &mut current.values, until.max(current.since));
+            close(&mut self.gauges, &current.series, &mut current.values, until.max(current.since));
         }
         if self.waiting.is_empty() {
             self.restored_until = None;
@@ -334,23 +334,23 @@ impl Collector {
     }
 }
 
-/// Begins the levels that differ from the known ones, and ends all of them at the end of the object.
-fn change(levels: &mut Vec<Level>, current: &mut Current, observed: &Observation, at: i64) {
+/// Begins the gauges that differ from the known ones, and ends all of them at the end of the object.
+fn change(gauges: &mut Vec<Gauge>, current: &mut Current, observed: &Observation, at: i64) {
     for (meter, value) in &observed.values {
         if current.values.insert(*meter, *value).unwrap_or(0) != *value {
-            levels.push(Level { series: current.series.clone(), meter: *meter, since: at, value: *value });
+            gauges.push(Gauge { series: current.series.clone(), meter: *meter, since: at, value: *value });
         }
     }
     if let Some(until) = observed.until {
-        close(levels, &current.series, &mut current.values, until.max(current.since));
+        close(gauges, &current.series, &mut current.values, until.max(current.since));
         current.has_ended = true;
     }
 }
 
-fn close(levels: &mut Vec<Level>, series: &Series, values: &mut BTreeMap<Meter, i64>, at: i64) {
+fn close(gauges: &mut Vec<Gauge>, series: &Series, values: &mut BTreeMap<Meter, i64>, at: i64) {
     for (meter, value) in std::mem::take(values) {
         if value != 0 {
-            levels.push(Level { series: series.clone(), meter, since: at, value: 0 });
+            gauges.push(Gauge { series: series.clone(), meter, since: at, value: 0 });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Metering: what pods, volumes, custom resources and operators use.
 //!
 //! ```text
-//! API server ─ watches ─► observation ─► collect ─► levels ─┐
+//! API server ─ watches ─► observation ─► collect ─► gauges ─┐
 //! metrics.k8s.io, Prometheus, ledgers ─► source ─► samples ─┴► store ─► query ─► results
 //! ```
 //!

@@ -155,10 +155,10 @@ impl Meter {
     }
 }
 
-/// Largest value of a level, so that no object can make an integral overflow: 4 PiB, or 4.5 billion cores.
+/// Largest value of a gauge, so that no object can make an integral overflow: 4 PiB, or 4.5 billion cores.
 pub const MAX_VALUE: i64 = 1 << 52;
 
-/// Returns a value within the limits of a level.
+/// Returns a value within the limits of a gauge.
 pub fn bounded(value: i128) -> i64 {
     i64::try_from(value.clamp(0, i128::from(MAX_VALUE))).unwrap_or(MAX_VALUE)
 }

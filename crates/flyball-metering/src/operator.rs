@@ -93,6 +93,7 @@ impl Shared {
 }
 
 /// Creates the operator.
+#[doc(alias("metering-operator", "operator-metering", "MeteringConfig"))]
 pub fn operator(settings: Settings) -> Operator {
     let shared = Arc::new(Shared { settings, store: OnceLock::new() });
     let mut reports = report::controller(shared.clone());

@@ -73,7 +73,7 @@ pub struct InputDefinition {
     pub default: Option<String>,
 }
 
-/// A query.
+/// A ReportQuery: its SQL, inputs and columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// Name.

@@ -26,7 +26,7 @@ pub enum Error {
     Incomplete,
 }
 
-/// A period in seconds.
+/// Start and end of a period of a report, in Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     /// Begin.

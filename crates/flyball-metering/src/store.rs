@@ -1,6 +1,6 @@
 //! Storage of intervals, samples and results in SQLite.
 //!
-//! State (requests, limits, capacities) is stored as levels: a value in an interval `[since, until)`, written only when
+//! State (requests, limits, capacities) is stored as gauges: a value in an interval `[since, until)`, written only when
 //! it changes. Usage is stored as amounts per bucket of 5 minutes, an hour and a day. A report over a month reads day
 //! buckets and, at its ends, smaller ones. All amounts are integers.
 //!
@@ -9,13 +9,13 @@
 //! Invariant: an amount is counted once. Samples of a series count only after the time up to which it is complete,
 //! and that time is stored in the same transaction.
 
-mod levels;
+mod gauges;
 mod results;
 mod retention;
 mod series;
 mod usage;
 
-pub use levels::{Level, OPEN};
+pub use gauges::{Gauge, OPEN};
 pub use results::{Cell, MAX_REPORT_ROWS, PeriodResult, StoredReport};
 pub(crate) use retention::FINE_SINCE;
 pub use retention::{Retention, Sizes};
@@ -34,7 +34,7 @@ use std::time::Duration;
 pub const USAGE_SINCE: &str = "usage-since";
 /// Name of the progress up to which usage was collected; absent if it is not known.
 pub const USAGE_UNTIL: &str = "usage-until";
-/// Name of the progress up to which state is known: levels of all subjects.
+/// Name of the progress up to which state is known: gauges of all subjects.
 pub const STATE: &str = "state";
 /// Name of the database in the data directory.
 const FILE: &str = "metering.sqlite";
@@ -57,7 +57,7 @@ CREATE TABLE flyball_series (
     node TEXT NOT NULL, detail TEXT NOT NULL, operator TEXT NOT NULL, tenant TEXT NOT NULL, owner INTEGER
 ) STRICT;
 CREATE INDEX flyball_series_uid ON flyball_series (uid, subject);
-CREATE TABLE flyball_level (
+CREATE TABLE flyball_gauge (
     meter INTEGER NOT NULL, until INTEGER NOT NULL, series INTEGER NOT NULL, since INTEGER NOT NULL,
     value INTEGER NOT NULL, PRIMARY KEY (meter, until, series, since)
 ) WITHOUT ROWID, STRICT;

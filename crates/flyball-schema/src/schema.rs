@@ -156,18 +156,18 @@ pub struct Field {
     pub presence: Presence,
     /// Rules for strategic merge patches.
     pub patch: Patch,
-    /// Its number in protobuf; 0 if it has none.
+    /// Field number in protobuf; 0 if there is none.
     pub number: u32,
-    /// Its position in Go's encoding order.
+    /// Position in Go's encoding order.
     pub order: u32,
 }
 
 /// The condition under which Go encodes a field of a built-in kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// If it is set, including zero and empty values: pointers, and all fields of custom resources.
+    /// Set values, including zero and empty ones: pointers, and all fields of custom resources.
     Given,
-    /// If it is neither zero nor empty.
+    /// Values that are neither zero nor empty.
     NotEmpty,
     /// Always: as zero or empty if it is not set, lists and maps as null.
     Always,

@@ -83,7 +83,7 @@ pub struct VersionDescription {
     pub columns: Vec<String>,
 }
 
-/// One controller. Kinds are written as `plural.version.group`.
+/// A controller: its kinds, finalizer and concurrency. Kinds are written as `plural.version.group`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -180,9 +180,9 @@ struct Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Fits,
-    /// It waits for others of its tenant.
+    /// The charge waits for other charges of its tenant.
     AwaitsTenant,
-    /// It waits for any others.
+    /// The charge waits for charges of any tenant.
     AwaitsOthers,
 }
 

@@ -27,7 +27,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error of storing or deleting a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is larger than allowed.
+    /// The snapshot is larger than allowed.
     #[error("snapshot {name} is larger than the limit of {limit} bytes")]
     TooLarge {
         /// The snapshot.

@@ -126,15 +126,15 @@ pub struct Machine {
 /// State of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineState {
-    /// It is being created.
+    /// The machine is being created.
     Building,
-    /// It runs.
+    /// The machine runs.
     Running,
-    /// It is powered off.
+    /// The machine is powered off.
     Stopped,
-    /// It is being rebooted.
+    /// The machine is being rebooted.
     Rebooting,
-    /// Its disk is being replaced.
+    /// The disk of the machine is being replaced.
     Rebuilding,
 }
 
@@ -163,11 +163,11 @@ pub enum Task {
 /// State of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It is in progress.
+    /// The task is in progress.
     Running,
-    /// It has ended.
+    /// The task has ended.
     Succeeded,
-    /// It has failed, for this reason.
+    /// The task has failed, for this reason.
     Failed(String),
 }
 

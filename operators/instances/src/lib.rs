@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`api`] | the custom resources |
 //! | [`controllers`] | a controller for each kind; they cooperate through objects only |
-//! | [`ledger`] | the addresses of a pool and their holders: no I/O |
+//! | [`allocations`] | the addresses of a pool and their holders: no I/O |
 //! | [`cloud`] | the required part of a cloud's API, and a simulator; it does not know Kubernetes |
 //!
 //! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
@@ -46,8 +46,8 @@ pub mod webhooks {
     // +flyball:webhooks
 }
 
+pub mod allocations;
 pub mod cloud;
-pub mod ledger;
 mod status;
 
 use cloud::{BoxError, Cloud};

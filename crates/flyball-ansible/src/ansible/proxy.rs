@@ -351,7 +351,7 @@ enum Write {
 enum LiveObject {
     Absent,
     Present(Value),
-    /// It could not be read.
+    /// The object could not be read.
     Unknown,
 }
 

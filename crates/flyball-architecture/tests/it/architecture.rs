@@ -5,10 +5,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("document", &[]),
     ("tree", &[]),
     ("width", &[]),
+    ("page", &["width"]),
     ("arrow", &["tree"]),
     ("words", &["tree"]),
     ("scan", &["tree", "words"]),
 ];
+
+#[test]
+fn pages_have_short_lines_and_plain_words() {
+    flyball_architecture::check_pages(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+}
 
 #[test]
 fn modules_form_layers() {

@@ -21,7 +21,8 @@ pub struct ObjectName {
     pub name: String,
 }
 
-/// A fault. The names are those of operator-chaos where it has the fault.
+/// An injectable fault, with its parameters. The names are those of operator-chaos where it has the fault.
+#[doc(alias("PodChaos", "NetworkChaos"))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Fault {

@@ -1,4 +1,4 @@
-//! `flyball chaos`: injects faults into an operator in a cluster, judges its recovery, and undoes the faults.
+//! `flyball chaos`: injects faults into an operator in a cluster, checks its recovery, and undoes the faults.
 
 mod inject;
 mod process;
@@ -13,15 +13,15 @@ use flyball_chaos::Cluster;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Inject faults into an operator in a cluster, judge its recovery, and undo them
+/// Inject faults into an operator in a cluster, check its recovery, and undo the faults
 ///
-/// Runs experiments one after the other: each changes the operator, its custom resources, their children, or what the
-/// operator needs; waits until everything is as before; and undoes what is left. The verdict of an experiment is
-/// Resilient, Degraded (late, or with other changes than necessary) or Failed. Without --file, the experiments are
-/// those that fit to the objects of the operator.
+/// Runs experiments one after the other. Each one changes the operator, its custom resources, their children, or an
+/// object that the operator needs, waits for the steady state, and undoes the remaining changes. The result of an
+/// experiment is Resilient, Degraded (late, or with unnecessary changes) or Failed. Without --file, all experiments run
+/// that apply to the objects of the operator.
 ///
-/// Only objects of the operator change, in its namespace and those of --workload-namespace. Each change is in a state
-/// file before it is made, and undone at the end, after an error and after Ctrl-C. After the death of this command,
+/// Only objects of the operator change, in its namespace and those of --workload-namespace. Each change is written to a
+/// state file before it is made, and undone at the end, after an error and after Ctrl-C. If this command is killed,
 /// `flyball chaos undo` undoes the changes. Namespaces and clusters that are marked by `flyball chaos protect` are
 /// refused, as are those of Kubernetes.
 ///

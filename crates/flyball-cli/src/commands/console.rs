@@ -19,15 +19,16 @@ use url::Url;
 /// Show a cluster and its operators in a browser
 ///
 /// Serves one page on loopback: objects as an owner tree with live state, the timeline of an object, controllers with
-/// their queues, causes of changes, and permissions. Requests to the cluster have your own rights. The address contains
-/// a token, which ends with the command. Nothing is written without --write.
+/// their queues, causes of changes, and permissions. Requests to the cluster have your own permissions. The address
+/// contains a token, which ends with the command. Nothing is written without --write.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball console
   flyball console --context staging --port 8765
   flyball console --operator http://127.0.0.1:8080
 
-Operators built with Flyball serve their ledger at the address of their metrics. Of one in a cluster, forward the port:
+Operators built with Flyball serve their ledger at the address of their metrics. For an operator in a cluster, forward
+the port:
   kubectl port-forward deployment/my-operator 8080")]
 pub(crate) struct ConsoleArgs {
     #[command(flatten)]
@@ -110,7 +111,7 @@ pub(crate) fn cmd_console(args: &ConsoleArgs) -> Result<()> {
             None => {
                 print_line(&format!("console at {}", report.url));
                 if write {
-                    print_labeled("warning", "the page may write; everyone who has this address has your rights");
+                    print_labeled("warning", "the page may write: everyone who has this address has your permissions");
                 }
             }
         }

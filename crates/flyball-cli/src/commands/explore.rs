@@ -59,7 +59,7 @@ pub(crate) struct ExploreArgs {
     /// Duration, or number of schedules
     #[arg(long, default_value = "60s")]
     budget: Budget,
-    /// Run only this schedule, as it is in a report
+    /// Run only this schedule of a report
     #[arg(long, value_name = "SCHEDULE", value_parser = parse_schedule)]
     replay: Option<String>,
     /// Seed of the search

@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     samples: Option<Option<PathBuf>>,
     /// Rebuild and restart the operator on each save; if the build fails, the old process continues, and if it exits,
-    /// the next save is awaited
+    /// the command waits for the next save
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]

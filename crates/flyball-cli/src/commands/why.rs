@@ -1,4 +1,4 @@
-//! `flyball why`: explains why an object is as it is, or why nothing happens to it.
+//! `flyball why`: explains which change gave an object its state, or why no reconcile happens.
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::Kinds;
@@ -8,16 +8,16 @@ use crate::render::terminal::print_line;
 use crate::why::{OperatorArgs, Question, investigate, parse_target};
 use clap::Args;
 
-/// Explain why an object or a field is as it is, or why nothing happens
+/// Explain which change, by whom, gave an object or a field its current value, or why no reconcile happens
 ///
-/// Follows the causes of the last write, across operators, to the person or program that began it. Operators that are
-/// built with Flyball record the causes of their reconciles. For other controllers, managed fields and owners are used,
-/// which every cluster has.
+/// Follows the causes of the last write, across operators, to the user or program that made the first change. Operators
+/// that are built with Flyball record the causes of their reconciles. For other controllers, the command uses managed
+/// fields and owner references, which every cluster has.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flyball why pod/web-7c9-x                     what made it so
+  flyball why pod/web-7c9-x                     what last changed the object
   flyball why deployment/web spec.replicas      who set the field, and why
-  flyball why site/blog --not                   why nothing happens: paused, in backoff, filtered, not leading …
+  flyball why site/blog --not                   why no reconcile happens: paused, in backoff, filtered, not leading …
   flyball why site/blog -o json --operator http://127.0.0.1:8080
 
 See also: flyball trace, the history of an object and of all objects below it.")]
@@ -25,7 +25,7 @@ pub(crate) struct WhyArgs {
     /// Object as KIND/NAME or KIND NAME, and optionally the path of a field
     #[arg(required = true, num_args = 1..=3, value_name = "OBJECT [FIELD]")]
     target: Vec<String>,
-    /// Explain why nothing happens to the object
+    /// Explain why the object is not reconciled
     #[arg(long)]
     not: bool,
     #[command(flatten)]

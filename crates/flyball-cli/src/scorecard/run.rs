@@ -30,7 +30,7 @@ struct ScorecardRun<'a> {
     connection: Connection,
     source: Source,
     definitions: &'a [Value],
-    /// Those that the API server took.
+    /// Samples that the API server accepted.
     samples: Vec<&'a Value>,
     kinds: Option<Kinds>,
     /// Inventory before the samples.

@@ -34,7 +34,7 @@ pub(crate) struct Answer {
     /// Reasons for inaction.
     pub(crate) reasons: Vec<Reason>,
     /// Excluded reasons.
-    pub(crate) not_reasons: Vec<String>,
+    pub(crate) excluded: Vec<String>,
     pub(crate) sources: Vec<Source>,
     #[serde(skip)]
     pub(crate) now: Timestamp,
@@ -82,13 +82,17 @@ pub(crate) struct Step {
     pub(crate) source: &'static str,
 }
 
-/// The sort of a step.
+/// The type of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum StepKind {
-    Wrote,
-    Because,
-    By,
+    /// A write of a controller.
+    Write,
+    /// The change that caused the reconcile of the step before.
+    CausedBy,
+    /// The first write of a chain.
+    Origin,
+    /// The owner of the object of the step before.
     Owner,
 }
 
@@ -139,7 +143,7 @@ impl Answer {
         let mut remark = |text: &str| lines.push(paint(Style::Faint, &format!("  {}", one_line(text))));
         for source in &self.sources {
             if let Some(error) = &source.error {
-                remark(&format!("not asked: operator at {}: {error}", source.address));
+                remark(&format!("not reached: operator at {}: {error}", source.address));
             }
         }
         if !self.sources.iter().any(|source| source.operator.is_some()) {
@@ -177,13 +181,13 @@ impl Answer {
     fn rows(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<Vec<String>> = self.chain.iter().map(|step| self.step(step)).collect();
         let row = |name: &str, text: &str| vec![paint(Style::Faint, name), String::new(), one_line(text).into_owned()];
-        rows.extend(self.waits.iter().map(|text| row("waits", text)));
+        rows.extend(self.waits.iter().map(|text| row("waiting", text)));
         rows.extend(self.reasons.iter().map(|reason| {
             let claim = reason.claimed_by.as_ref().map(|by| format!(" [claimed by {by}]")).unwrap_or_default();
             row("next", &format!("{}{claim}", reason.text))
         }));
-        if !self.not_reasons.is_empty() {
-            rows.push(row("not the reason", &self.not_reasons.join(", ")));
+        if !self.excluded.is_empty() {
+            rows.push(row("excluded", &self.excluded.join(", ")));
         }
         rows
     }
@@ -200,29 +204,37 @@ impl Answer {
             vec![paint(Style::Strong, reason.reason), one_line(&reason.text).into_owned(), by]
         };
         let mut rows: Vec<Vec<String>> = self.reasons.iter().map(row).collect();
-        rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waits"), one_line(text).into_owned()]));
+        rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waiting"), one_line(text).into_owned()]));
         if rows.is_empty() {
             let text = "no reason was found that keeps it from being reconciled".to_owned();
             rows.push(vec![paint(Style::Strong, "none"), text]);
         }
-        if !self.not_reasons.is_empty() {
-            let text = one_line(&self.not_reasons.join(", ")).into_owned();
-            rows.push(vec![paint(Style::Faint, "not the reason"), text]);
+        if !self.excluded.is_empty() {
+            let text = one_line(&self.excluded.join(", ")).into_owned();
+            rows.push(vec![paint(Style::Faint, "excluded"), text]);
         }
         rows
     }
 
     fn step(&self, step: &Step) -> Vec<String> {
-        let name = match step.kind {
-            StepKind::Wrote => "wrote",
-            StepKind::Because => "because",
-            StepKind::By => "by",
-            StepKind::Owner => "owned by",
-        };
         let ago = step.time.map(|time| format!("{} ago", self.age(time))).unwrap_or_default();
         let claim = step.claimed_by.as_ref().map(|by| format!(", claimed by {by}")).unwrap_or_default();
-        let source = paint(Style::Faint, &one_line(&format!("[{}{claim}]", step.source)));
-        vec![paint(Style::Faint, name), ago, format!("{} {source}", one_line(&step.text))]
+        let mut text = one_line(&step.text).into_owned();
+        let lead = match step.kind {
+            StepKind::Write => ago,
+            StepKind::CausedBy => paint(Style::Faint, "caused by"),
+            StepKind::Owner => paint(Style::Faint, "owned by"),
+            StepKind::Origin => {
+                if !ago.is_empty() {
+                    text = format!("{text}, {ago}");
+                }
+                paint(Style::Faint, "origin")
+            }
+        };
+        if matches!(step.kind, StepKind::Write | StepKind::Origin) || !claim.is_empty() {
+            text = format!("{text}  {}", paint(Style::Faint, &one_line(&format!("[{}{claim}]", step.source))));
+        }
+        vec![lead, text]
     }
 
     fn age(&self, since: Timestamp) -> String {

@@ -56,25 +56,24 @@ pub(super) fn main_cause(reconcile: &Reconcile) -> Option<&Cause> {
 }
 
 /// Describes a write of a controller.
-pub(super) fn wrote(recorded: &Recorded, write: &Write) -> Step {
+pub(super) fn write(recorded: &Recorded, write: &Write) -> Step {
     let Recorded { operator, reconcile, .. } = recorded;
-    let fields = match write.fields.len() {
-        0 => String::new(),
-        _ => format!(" of {}", write.fields.join(", ")),
-    };
-    let part = if write.subresource.is_empty() { String::new() } else { format!(" {}", write.subresource) };
-    let version = write.after.as_ref().map(|after| format!(" (v{after})")).unwrap_or_default();
+    let Write { object, verb, subresource, after, fields, .. } = write;
+    let part = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+    let paths = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
+    let version = after.as_ref().map(|after| format!(", v{after}")).unwrap_or_default();
     let id = reconcile.id.get(..8).unwrap_or(&reconcile.id);
     Step {
-        kind: StepKind::Wrote,
+        kind: StepKind::Write,
         time: time(&reconcile.began),
         text: format!(
-            "{} {}{part}{fields}: controller {} of {operator}, reconcile {id} of {}{version}",
-            write.verb, write.object, reconcile.controller, reconcile.object
+            "{operator}/{} {} {part}{object}{paths}{version}, reconcile {id}",
+            reconcile.controller,
+            past_tense(verb)
         ),
-        object: write.object.clone(),
-        resource_version: write.after.clone(),
-        fields: write.fields.clone(),
+        object: object.clone(),
+        resource_version: after.clone(),
+        fields: fields.clone(),
         operator: Some(operator.clone()),
         controller: Some(reconcile.controller.clone()),
         reconcile: Some(reconcile.id.clone()),
@@ -85,8 +84,21 @@ pub(super) fn wrote(recorded: &Recorded, write: &Write) -> Step {
     }
 }
 
+/// Returns the past tense of the verb of a write, in a ledger or in a request.
+fn past_tense(verb: &str) -> &'static str {
+    match verb.to_ascii_lowercase().as_str() {
+        "apply" => "applied",
+        "create" => "created",
+        "delete" | "deletecollection" => "deleted",
+        "patch" => "patched",
+        "update" => "updated",
+        "finalizer" => "changed the finalizers of",
+        _ => "wrote",
+    }
+}
+
 /// Describes the cause of a reconcile.
-pub(super) fn because(recorded: &Recorded, cause: &Cause) -> Step {
+pub(super) fn caused_by(recorded: &Recorded, cause: &Cause) -> Step {
     let Recorded { operator, reconcile, .. } = recorded;
     let others = match reconcile.causes.len() {
         0 | 1 => String::new(),
@@ -109,7 +121,7 @@ pub(super) fn because(recorded: &Recorded, cause: &Cause) -> Step {
     };
     let object = if cause.kind == "change" { cause.object.clone() } else { reconcile.object.clone() };
     Step {
-        kind: StepKind::Because,
+        kind: StepKind::CausedBy,
         time: None,
         text: format!("{text}{others}"),
         object,
@@ -138,21 +150,26 @@ fn is_of_status(subresource: &str) -> bool {
     matches!(subresource, "status" | "ephemeralcontainers" | "resize")
 }
 
-/// Describes the manager that wrote an object.
-pub(super) fn by(object: &Object, manager: &Manager) -> Step {
-    let part = if manager.subresource.is_empty() { String::new() } else { format!(", by {}", manager.subresource) };
-    let verb = if manager.operation == "Apply" { "applied" } else { "wrote" };
+/// Describes the last write of a manager: the origin of a chain, or a write for the owner of the object.
+pub(super) fn managed(object: &Object, manager: &Manager, kind: StepKind) -> Step {
+    let Manager { name, operation, subresource, .. } = manager;
+    let part = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+    let text = match kind {
+        StepKind::Origin if subresource.is_empty() => format!("{name} ({})", operation.to_lowercase()),
+        StepKind::Origin => format!("{name} ({} {subresource})", operation.to_lowercase()),
+        _ => format!("{name} {} {part}{object}", past_tense(operation)),
+    };
     Step {
-        kind: StepKind::By,
+        kind,
         time: manager.time,
-        text: format!("{} {verb} {object}{part}", manager.name),
+        text,
         object: object.clone(),
         resource_version: None,
         fields: Vec::new(),
         operator: None,
         controller: None,
         reconcile: None,
-        manager: Some(manager.name.clone()),
+        manager: Some(name.clone()),
         user: None,
         claimed_by: None,
         source: "managedFields",
@@ -175,14 +192,21 @@ pub(super) fn logged_write<'a>(
     writes.iter().filter(is_earlier).find(is_by)
 }
 
-/// Describes a write that the control plane keeps.
-pub(super) fn by_user(object: &Object, write: &LoggedWrite) -> Step {
-    let LoggedWrite { revision, user, agent, manager, verb, .. } = write;
-    let program = if agent.is_empty() { String::new() } else { format!(" with {agent}") };
+/// Describes a write that the control plane keeps: the origin of a chain, or a write for the owner of the object.
+pub(super) fn logged(object: &Object, write: &LoggedWrite, kind: StepKind) -> Step {
+    let LoggedWrite { revision, user, agent, manager, verb, subresource, .. } = write;
+    let part = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+    // Field managers usually begin with the name of the program.
+    let program = agent.split(['/', ' ']).next().unwrap_or_default();
+    let program = if manager.starts_with(program) { String::new() } else { format!(", program {agent}") };
+    let text = match kind {
+        StepKind::Origin => format!("user {user}, {manager} ({verb}){program}, v{revision}"),
+        _ => format!("{manager} {} {part}{object}, v{revision}, user {user}{program}", past_tense(verb)),
+    };
     Step {
-        kind: StepKind::By,
+        kind,
         time: time(&write.time),
-        text: format!("{user}{program} ({verb}) as manager {manager} (v{revision}): {object}"),
+        text,
         object: object.clone(),
         resource_version: Some(revision.clone()),
         fields: Vec::new(),
@@ -197,11 +221,11 @@ pub(super) fn by_user(object: &Object, write: &LoggedWrite) -> Step {
 }
 
 /// Describes the owner of an object.
-pub(super) fn owned_by(child: &Object, owner: &Object) -> Step {
+pub(super) fn owned_by(owner: &Object) -> Step {
     Step {
         kind: StepKind::Owner,
         time: None,
-        text: format!("{owner} controls {child}"),
+        text: owner.to_string(),
         object: owner.clone(),
         resource_version: None,
         fields: Vec::new(),
@@ -212,5 +236,63 @@ pub(super) fn owned_by(child: &Object, owner: &Object) -> Step {
         user: None,
         claimed_by: None,
         source: "owners",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+
+    #[test]
+    fn steps_lead_with_the_actor() {
+        let budget: Object =
+            from_value(json!({"group": "policy", "kind": "PodDisruptionBudget", "name": "shop"})).unwrap();
+        let reconcile = json!({"id": "3f1c9a2b77", "controller": "deployment"});
+        let found = ("budget-operator".to_owned(), from_value::<Reconcile>(reconcile).unwrap());
+        let written = |changes: Value| {
+            let mut text =
+                json!({"object": budget, "verb": "apply", "after": "512", "fields": ["spec.maxUnavailable"]});
+            text.as_object_mut().unwrap().extend(changes.as_object().cloned().unwrap());
+            write(&found, &from_value(text).unwrap()).text
+        };
+        let actor = "budget-operator/deployment";
+        let of = "poddisruptionbudget/shop";
+        for (changes, expected) in [
+            (json!({}), format!("{actor} applied {of} (spec.maxUnavailable), v512, reconcile 3f1c9a2b")),
+            (
+                json!({"subresource": "status", "fields": []}),
+                format!("{actor} applied status of {of}, v512, reconcile 3f1c9a2b"),
+            ),
+            (
+                json!({"verb": "delete", "after": null, "fields": []}),
+                format!("{actor} deleted {of}, reconcile 3f1c9a2b"),
+            ),
+            (
+                json!({"verb": "finalizer", "fields": []}),
+                format!("{actor} changed the finalizers of {of}, v512, reconcile 3f1c9a2b"),
+            ),
+        ] {
+            assert_eq!(written(changes), expected);
+        }
+        let edit = json!({"revision": "507", "user": "kubernetes-admin", "agent": "kubectl/v1.33 (linux)",
+            "manager": "kubectl-edit", "verb": "patch"});
+        let edit: LoggedWrite = from_value(edit).unwrap();
+        let logged_as = |kind| logged(&budget, &edit, kind).text;
+        assert_eq!(logged_as(StepKind::Origin), "user kubernetes-admin, kubectl-edit (patch), v507");
+        assert_eq!(logged_as(StepKind::Write), format!("kubectl-edit patched {of}, v507, user kubernetes-admin"));
+        let script = LoggedWrite { agent: "curl/8.5".to_owned(), verb: "update".to_owned(), ..edit };
+        assert_eq!(
+            logged(&budget, &script, StepKind::Origin).text,
+            "user kubernetes-admin, kubectl-edit (update), program curl/8.5, v507"
+        );
+        let scale = Manager {
+            name: "autoscaler".to_owned(),
+            operation: "Update".to_owned(),
+            subresource: "scale".to_owned(),
+            time: None,
+        };
+        assert_eq!(managed(&budget, &scale, StepKind::Origin).text, "autoscaler (update scale)");
+        assert_eq!(managed(&budget, &scale, StepKind::Write).text, format!("autoscaler updated scale of {of}"));
     }
 }

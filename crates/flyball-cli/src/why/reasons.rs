@@ -128,12 +128,12 @@ impl Reasons {
         let kind = if store.resource.is_empty() { &store.kind } else { &store.resource };
         if store.absent {
             let text = format!("the kind {kind} is not installed: the operator waits for its CustomResourceDefinition");
-            self.of(operator, None, "crdAbsent", text);
+            self.of(operator, None, "crdMissing", text);
             return;
         }
         if let Some(error) = &store.error {
             let text = format!("the watch of {kind} has failed for {}: {}", self.age(&error.since), error.message);
-            self.of(operator, None, "watchCutOff", text);
+            self.of(operator, None, "watchFailing", text);
         } else if !store.synced {
             self.of(operator, None, "notSynced", format!("the first list of {kind} is not complete"));
         } else if store.cached {
@@ -231,7 +231,7 @@ impl Reasons {
         let error = last.error.as_deref().unwrap_or("unknown");
         let id = last.id.get(..8).unwrap_or(&last.id);
         let problem = match &*last.outcome {
-            "wait" => Some(("waits", format!("it waits for a change: {error} ({ago})"))),
+            "wait" => Some(("waiting", format!("it waits for a change: {error} ({ago})"))),
             "terminal" => {
                 Some(("terminal", format!("it failed {ago}, and is not retried until the object changes: {error}")))
             }
@@ -347,11 +347,11 @@ mod tests {
             "it failed 3 times in a row, and is retried in 30s",
         );
         let absent = json!({"absent": true, "cached": false});
-        check(find(none(), page(absent, Value::Null, none())), "crdAbsent", "sites is not installed");
+        check(find(none(), page(absent, Value::Null, none())), "crdMissing", "sites is not installed");
         let cut = json!({"error": {"message": "connection refused", "since": "2026-01-01T00:00:30Z"}});
-        check(find(none(), page(cut, Value::Null, none())), "watchCutOff", "for 30s: connection refused");
+        check(find(none(), page(cut, Value::Null, none())), "watchFailing", "for 30s: connection refused");
         let other = json!({"stores": [{"kind": "Pod", "resource": "pods", "error": {"message": "403", "since": ""}}]});
-        check(find(other, page(none(), Value::Null, none())), "watchCutOff", "pods");
+        check(find(other, page(none(), Value::Null, none())), "watchFailing", "pods");
         let unselected = json!({"cached": false, "selection": "app=x"});
         check(find(none(), page(unselected, Value::Null, none())), "notSelected", "app=x");
         let elsewhere = json!({"leading": false, "controllers": [{"name": "site"}]});
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(reasons(none(), none(), &paused)[0].0, "paused");
         let waits =
             json!({"last": {"outcome": "wait", "error": "there is no secret", "began": "2026-01-01T00:00:50Z"}});
-        check(find(none(), page(none(), Value::Null, waits)), "waits", "there is no secret (10s ago)");
+        check(find(none(), page(none(), Value::Null, waits)), "waiting", "there is no secret (10s ago)");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The investigation: reads the object, its owners and the ledgers, and builds the answer.
 
-use super::answer::{Answer, Field, Question, Source};
+use super::answer::{Answer, Field, Question, Source, StepKind};
 use super::chain::{self, Moment};
 use super::claims::{self, Claimant, Recorded};
 use super::fields::{self, Segment};
@@ -51,9 +51,9 @@ pub(crate) async fn investigate(
     let (now, object) = (Clock::system().now(), Object::of(&live));
     let (state, since) = state(&live);
     let sources: Vec<Source> = operators.sources.clone();
-    let (chain, waits, reasons, not_reasons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (chain, waits, reasons, excluded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let field = None;
-    let answer = Answer { object, state, since, field, chain, waits, reasons, not_reasons, sources, now };
+    let answer = Answer { object, state, since, field, chain, waits, reasons, excluded, sources, now };
     let mut investigation = Investigation { client, kinds, operators, answer, visited: BTreeSet::new() };
     match question {
         Question::Not => investigation.explain_inaction(&live).await,
@@ -121,7 +121,7 @@ impl Investigation<'_> {
             let (facts, claims) = self.judge(reconciles, &live, &object).await;
             let next = match chain::write_of(&facts, &object, &moment, path) {
                 Some((recorded, write)) => {
-                    self.answer.chain.push(chain::wrote(recorded, write));
+                    self.answer.chain.push(chain::write(recorded, write));
                     self.cause(recorded).await
                 }
                 None => {
@@ -138,7 +138,7 @@ impl Investigation<'_> {
     async fn cause(&mut self, recorded: &Recorded) -> Option<(Value, Moment)> {
         let reconcile = &recorded.reconcile;
         let cause = chain::main_cause(reconcile)?;
-        self.answer.chain.push(chain::because(recorded, cause));
+        self.answer.chain.push(chain::caused_by(recorded, cause));
         let before = time(&reconcile.began);
         if cause.kind == "change" {
             let live = self.read(&cause.object).await?;
@@ -219,19 +219,20 @@ impl Investigation<'_> {
             Some(_) => managers.first(),
             None => chain::manager_of(&managers, moment),
         };
+        let owners = live["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+        // A person who edits a child acts for no owner.
+        let is_person = manager.is_some_and(|manager| manager.name.starts_with("kubectl"));
+        let owner = owners.iter().find(|owner| owner["controller"] == true).or_else(|| owners.first());
+        let owner = owner.filter(|_| !is_person);
+        let kind = if owner.is_some() { StepKind::Write } else { StepKind::Origin };
         let writes = self.logged_writes(object).await;
         let step = match chain::logged_write(&writes, manager, moment) {
-            Some(write) => Some(chain::by_user(object, write)),
-            None => manager.map(|manager| chain::by(object, manager)),
+            Some(write) => Some(chain::logged(object, write, kind)),
+            None => manager.map(|manager| chain::managed(object, manager, kind)),
         };
         let at = step.as_ref().and_then(|step| step.time);
         self.answer.chain.extend(step);
-        let owners = live["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let owner = owners.iter().find(|owner| owner["controller"] == true).or_else(|| owners.first())?;
-        // A person who edits a child acts for no owner.
-        if manager.is_some_and(|manager| manager.name.starts_with("kubectl")) {
-            return None;
-        }
+        let owner = owner?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let api_version = text(&owner["apiVersion"]);
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
@@ -242,7 +243,7 @@ impl Investigation<'_> {
             namespace: object.namespace.clone(),
             name: text(&owner["name"]),
         };
-        self.answer.chain.push(chain::owned_by(object, &owner));
+        self.answer.chain.push(chain::owned_by(&owner));
         let live = self.read(&owner).await?;
         Some((live, Moment { version: None, before: at.or(moment.before) }))
     }
@@ -278,7 +279,7 @@ impl Investigation<'_> {
         let states = self.operators.states(&target).await;
         self.explain_with(&mut reasons, &states, &target, live).await;
         self.answer.reasons = reasons.found;
-        self.answer.not_reasons = reasons.excluded;
+        self.answer.excluded = reasons.excluded;
     }
 
     /// Adds the reasons why nothing happens.
@@ -298,7 +299,7 @@ impl Investigation<'_> {
             reasons.excluded.push(format!("{} do not reconcile this kind", names.join(", ")));
         }
         self.answer.reasons = reasons.found;
-        self.answer.not_reasons = reasons.excluded;
+        self.answer.excluded = reasons.excluded;
     }
 
     /// Adds what the operators say about an object that they reconcile.

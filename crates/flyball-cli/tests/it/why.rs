@@ -116,17 +116,17 @@ fn chain_leads_across_three_operators_to_the_person() {
     let is_three = |answer: &Value| answer["field"]["value"] == 3;
     let answer = operators.until(&["pdb/shop", "spec.maxUnavailable"], is_three);
     let expected = [
-        "wrote PodDisruptionBudget/shop budget-operator",
-        "because Deployment/shop budget-operator",
-        "wrote Deployment/shop config-operator",
-        "because ConfigMap/shop config-operator",
-        "wrote ConfigMap/shop shop-operator",
-        "because Service/shop shop-operator",
-        "by Service/shop flyball",
+        "write PodDisruptionBudget/shop budget-operator",
+        "causedBy Deployment/shop budget-operator",
+        "write Deployment/shop config-operator",
+        "causedBy ConfigMap/shop config-operator",
+        "write ConfigMap/shop shop-operator",
+        "causedBy Service/shop shop-operator",
+        "origin Service/shop flyball",
     ];
     assert_eq!(steps(&answer), expected, "{answer:#}");
-    let wrote = &answer["chain"][0];
-    assert_eq!((&wrote["fields"][0], &wrote["source"]), (&"spec.maxUnavailable".into(), &"ledger".into()));
+    let write = &answer["chain"][0];
+    assert_eq!((&write["fields"][0], &write["source"]), (&"spec.maxUnavailable".into(), &"ledger".into()));
     assert_eq!(answer["chain"][2]["fields"][0], "spec.replicas");
     // Each change is the write of the step below.
     for at in [1, 3] {
@@ -138,11 +138,18 @@ fn chain_leads_across_three_operators_to_the_person() {
     let pod = pods["items"][0]["metadata"]["name"].as_str().unwrap();
     let answer = operators.json(&[&format!("pod/{pod}")]);
     let found = steps(&answer);
-    assert!(found[0].starts_with(&format!("by Pod/{pod} ")), "{found:?}");
-    assert!(found.iter().any(|step| step == "wrote Deployment/shop config-operator"), "{found:?}");
-    assert_eq!(found.last().unwrap(), "by Service/shop flyball");
+    assert!(found[0].starts_with(&format!("write Pod/{pod} ")), "{found:?}");
+    assert!(found.iter().any(|step| step == "write Deployment/shop config-operator"), "{found:?}");
+    assert_eq!(found.last().unwrap(), "origin Service/shop flyball");
     let text = operators.why(&[&format!("pod/{pod}")]).ok().out;
-    for part in [&format!("pod/{pod} is "), "controller configmap of config-operator", "[writes]", "[ledger]"] {
+    for part in [
+        &format!("pod/{pod} is "),
+        "config-operator/configmap applied deployment/shop",
+        "caused by",
+        "origin ",
+        "[writes]",
+        "[ledger]",
+    ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
 
@@ -158,7 +165,9 @@ fn chain_leads_across_three_operators_to_the_person() {
     let from_log = answer["chain"].as_array().unwrap().iter().any(|step| step["source"] == "writes");
     assert!(!from_log, "{answer:#}");
     let found = steps(&answer);
-    for step in ["by Deployment/shop config-operator", "by ConfigMap/shop shop-operator", "by Service/shop flyball"] {
+    for step in
+        ["write Deployment/shop config-operator", "write ConfigMap/shop shop-operator", "origin Service/shop flyball"]
+    {
         assert!(found.iter().any(|known| known == step), "no {step} in {found:?}");
     }
     let answer = operators.home.run(&["why", "deployment/shop", "spec.replicas", "-o", "json"]).ok().out;
@@ -192,10 +201,10 @@ fn inaction_is_explained() {
     assert!(answer.to_string().contains("did not pass the filters"), "{answer:#}");
 
     operators.apply("key.yaml", "{apiVersion: v1, kind: Secret, metadata: {name: key}}");
-    let answer = operators.until(&["secret/key", "--not"], has_reason("watchCutOff"));
+    let answer = operators.until(&["secret/key", "--not"], has_reason("watchFailing"));
     assert!(answer.to_string().contains("nobody") && reasons(&answer).contains(&"inactive"), "{answer:#}");
     let text = operators.why(&["secret/key", "--not"]).ok().out;
-    assert!(text.contains("watchCutOff") && text.contains("key-operator"), "{text}");
+    assert!(text.contains("watchFailing") && text.contains("key-operator"), "{text}");
 }
 
 #[test]
@@ -250,5 +259,5 @@ fn invalid_questions_are_usage_errors() {
     home.run(&["why", "namespace/default", "spec..x"]).usage();
     home.run(&["why", "namespace/default", "--operator", "ftp://x"]).usage();
     let output = home.run(&["why", "namespace/default", "--operator", "http://127.0.0.1:1"]).ok();
-    assert!(output.out.contains("not asked: operator at http://127.0.0.1:1"), "{output:?}");
+    assert!(output.out.contains("not reached: operator at http://127.0.0.1:1"), "{output:?}");
 }

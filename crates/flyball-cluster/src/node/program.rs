@@ -52,7 +52,7 @@ pub struct Launch<'a> {
 /// Result of starting a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartResult {
-    /// It runs under this container ID, such as `containerd://8a7f…`.
+    /// The container runs under this ID, such as `containerd://8a7f…`.
     Started(String),
     /// A dependency is not available before this time.
     NotYet(Timestamp),
@@ -86,14 +86,14 @@ pub struct StartError {
 /// State of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProgramState {
-    /// It runs.
+    /// The container runs.
     Running {
         /// Readiness.
         is_ready: bool,
         /// Time of the next change, if it is known.
         until: Option<Timestamp>,
     },
-    /// It has ended.
+    /// The container has ended.
     Exited(Exit),
 }
 

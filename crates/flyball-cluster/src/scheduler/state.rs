@@ -73,7 +73,7 @@ pub(super) enum Decision {
     Bind(Arc<PendingPod>, Arc<str>),
     /// Its claims are annotated with this node; the pod is scheduled when they are bound.
     Choose(Arc<PendingPod>, Arc<str>, Vec<ObjectKey>),
-    /// It is unschedulable, with the reason.
+    /// The pod is unschedulable, with the reason.
     Unfit(Arc<PendingPod>, String),
     /// No decision is needed.
     Nothing,

@@ -157,7 +157,7 @@ struct DenialSite {
 pub(super) enum Crash {
     /// The request is not sent.
     Before(u64),
-    /// It is processed, and its response is lost.
+    /// The request is processed, and its response is lost.
     After(u64),
 }
 

@@ -125,7 +125,7 @@ struct Supervisor {
 enum End {
     /// A fault ended it.
     Injected,
-    /// It ended by itself.
+    /// The process exited without a fault.
     Exit(ExitStatus),
 }
 

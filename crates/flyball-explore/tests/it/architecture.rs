@@ -9,7 +9,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("pace", &[]),
     ("scenario", &[]),
     ("fault", &["site"]),
-    ("catalogue", &["fault"]),
+    ("catalog", &["fault"]),
     ("history", &["site"]),
     ("world", &["history"]),
     ("schedule", &["fault", "site"]),

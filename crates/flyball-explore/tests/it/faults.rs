@@ -1,4 +1,4 @@
-//! Each fault happens, and the runtime reacts as the catalogue says.
+//! Each fault happens, and the runtime reacts as the catalog says.
 
 use crate::parts::explorer;
 use flyball_explore::{Explorer, Fault, Injection, Port, Report, Schedule, Site};

@@ -28,7 +28,7 @@ pub(super) enum Rollback {
     NotDue,
     /// The deployed revision cannot be installed again, for this reason.
     Impossible(String),
-    /// It is in progress or done.
+    /// The rollback is in progress or done.
     Begun(Progress),
 }
 

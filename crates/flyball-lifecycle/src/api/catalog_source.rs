@@ -96,7 +96,7 @@ pub struct ExtractContent {
     pub catalog_dir: String,
 }
 
-/// Polling of an image.
+/// Update strategy of a CatalogSource: polling of its image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpdateStrategy {
@@ -160,7 +160,7 @@ pub struct ConfigMapReference {
     pub last_update_time: Option<Time>,
 }
 
-/// A registry server.
+/// Registry server of a CatalogSource, in its status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegistryService {

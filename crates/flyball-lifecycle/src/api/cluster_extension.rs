@@ -61,10 +61,10 @@ pub struct CatalogFilter {
 /// The upgrades that a [`ClusterExtension`] allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UpgradeConstraintPolicy {
-    /// Those of the catalog: `replaces`, `skips` and `skipRange`.
+    /// Upgrades of the catalog: `replaces`, `skips` and `skipRange`.
     #[default]
     CatalogProvided,
-    /// All, also to older versions.
+    /// All upgrades, also to older versions.
     SelfCertified,
 }
 

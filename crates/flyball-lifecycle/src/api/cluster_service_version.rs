@@ -396,14 +396,14 @@ pub struct ClusterServiceVersionCondition {
 /// State of a requirement, or of one that it depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequirementState {
-    /// It exists.
+    /// The requirement exists.
     Present,
-    /// It does not exist.
+    /// The requirement does not exist.
     #[default]
     NotPresent,
-    /// It exists and is not as required.
+    /// The object exists and does not satisfy the requirement.
     PresentNotSatisfied,
-    /// It exists and cannot be used yet.
+    /// The object exists and cannot be used yet.
     #[serde(rename = "PresentNotAvailable")]
     NotAvailable,
     /// The Deployment of an owned API is declared.

@@ -50,11 +50,11 @@ pub enum InstallPlanPhase {
     #[default]
     #[serde(rename = "")]
     None,
-    /// Its bundles are being read.
+    /// The bundles of the plan are being read.
     Planning,
-    /// It waits for approval.
+    /// The plan waits for approval.
     RequiresApproval,
-    /// Its steps are being executed.
+    /// The steps of the plan are being executed.
     Installing,
     /// All steps are done.
     Complete,

@@ -24,7 +24,7 @@ pub struct OperatorStatus {
     pub components: Option<Components>,
 }
 
-/// Objects of an operator.
+/// Objects of an operator: their label selector, and references to them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Components {

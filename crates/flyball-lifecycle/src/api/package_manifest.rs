@@ -15,7 +15,7 @@ kind! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PackageManifestSpec {}
 
-/// Content of a package.
+/// Content of a package: its catalog, channels and default channel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PackageManifestStatus {

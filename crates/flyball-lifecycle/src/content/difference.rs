@@ -11,13 +11,13 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
-    /// It is only in the new catalog.
+    /// The item is only in the new catalog.
     Added,
-    /// It is only in the old catalog.
+    /// The item is only in the old catalog.
     Removed,
-    /// It differs.
+    /// The item differs between the catalogs.
     Changed,
-    /// It was in a channel, and the new channel has no upgrade from it.
+    /// The version was in a channel, and the new channel has no upgrade from it.
     Stranded,
 }
 

@@ -37,7 +37,7 @@ pub struct GraphNode {
     pub is_deprecated: bool,
 }
 
-/// An upgrade.
+/// An edge of a graph of upgrades, from one bundle to another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GraphEdge {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A package.
+/// A package of a catalog: the channels and bundles of one operator.
 #[derive(Clone, Debug, Default)]
 pub struct Package {
     /// The name.

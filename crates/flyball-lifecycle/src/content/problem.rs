@@ -6,7 +6,7 @@ use std::fmt;
 /// Maximum number of problems that are listed. Further ones are counted.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// A violated rule.
+/// A violated rule of a catalog, with the remedy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// The package.

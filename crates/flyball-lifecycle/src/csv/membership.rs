@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 /// The relation of a ClusterServiceVersion to the OperatorGroups of its namespace.
 #[derive(Debug)]
 pub(super) enum Membership {
-    /// It belongs to this group, and may be installed.
+    /// The ClusterServiceVersion belongs to this group, and may be installed.
     Member(Box<OperatorGroup>),
     /// The annotations have to be set first.
     Annotate(Map<String, Value>),
     /// The group has to be processed first.
     Wait,
-    /// It cannot be installed.
+    /// The ClusterServiceVersion cannot be installed.
     Failed(Step),
 }
 

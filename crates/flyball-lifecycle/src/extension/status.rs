@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 pub(super) enum State {
     /// The desired bundle is installed.
     Succeeded,
-    /// It waits for a change.
+    /// The extension waits for a change.
     Waiting(String),
-    /// It is tried again by itself.
+    /// The installation is retried without a change.
     Retrying(String),
-    /// It needs another spec.
+    /// The extension needs another spec.
     Blocked(String),
 }
 

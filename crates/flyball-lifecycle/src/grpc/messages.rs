@@ -51,7 +51,7 @@ pub struct Package {
     pub deprecation: Option<Deprecation>,
 }
 
-/// An API.
+/// An API, by group, version, kind and plural.
 #[derive(Clone, PartialEq, Message)]
 pub struct GroupVersionKind {
     /// The group.
@@ -239,11 +239,11 @@ pub struct HealthCheckRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ServingStatus {
-    /// Not known.
+    /// The state is not known.
     Unknown = 0,
-    /// It answers requests.
+    /// The service answers requests.
     Serving = 1,
-    /// It does not answer requests.
+    /// The service does not answer requests.
     NotServing = 2,
     /// There is no such service.
     ServiceUnknown = 3,

@@ -85,7 +85,7 @@ pub enum ImageError {
     },
 }
 
-/// A pulled image.
+/// A pulled image: its digest, labels and files.
 #[derive(Clone, Debug)]
 pub struct Pulled {
     /// The digest of its manifest or index.

@@ -16,7 +16,7 @@ pub enum Severity {
     Warning,
 }
 
-/// A violated rule.
+/// A violated rule of a bundle, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The consequence.

@@ -41,7 +41,7 @@ pub struct ReportDataSourceSpec {
     pub report_query_view: Option<QueryView>,
 }
 
-/// A Prometheus query.
+/// Import of the results of a Prometheus query.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PrometheusImporter {
@@ -78,7 +78,7 @@ pub struct QueryConfig {
     pub chunk_size: Option<String>,
 }
 
-/// A Prometheus server.
+/// Connection to a Prometheus server.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct PrometheusConfig {

@@ -37,7 +37,7 @@ pub struct ReportQuerySpec {
     pub rollup: Option<Rollup>,
 }
 
-/// A column.
+/// A column of the results of a ReportQuery.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryColumn {
@@ -57,7 +57,7 @@ pub struct QueryColumn {
     pub table_hidden: bool,
 }
 
-/// An input.
+/// An input of a ReportQuery, which a Report sets.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct QueryInput {
     /// Name.

@@ -1,4 +1,4 @@
-//! Watches of a cluster that feed the collector, and the loop that stores its levels.
+//! Watches of a cluster that feed the collector, and the loop that stores its gauges.
 
 use super::{Collector, Event};
 use crate::meter::Subject;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Interval at which levels are stored.
+/// Interval at which gauges are stored.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Seconds after which the time of completeness is stored, if nothing else changes.
 const PROGRESS_SECONDS: i64 = 10;
@@ -98,7 +98,7 @@ impl Collection {
     ///
     /// If the store fails.
     pub fn restore(&self, store: &Store) -> store::Result<()> {
-        let (open, ended, complete) = (store.open_levels()?, store.ends_of_pods()?, store.progress(STATE)?);
+        let (open, ended, complete) = (store.open_gauges()?, store.ends_of_pods()?, store.progress(STATE)?);
         self.collector.lock().restore(open, ended, complete);
         Ok(())
     }
@@ -161,14 +161,14 @@ impl Collection {
     /// Stores what was collected, and up to which time it is complete.
     fn flush(&self, store: &Store) -> store::Result<()> {
         let (now, has_owners) = (self.now(), self.has_owners());
-        let (levels, complete) = {
+        let (gauges, complete) = {
             let mut collector = self.collector.lock();
-            let levels = collector.drain(now, has_owners);
-            (levels, collector.complete_until(now).filter(|_| has_owners))
+            let gauges = collector.drain(now, has_owners);
+            (gauges, collector.complete_until(now).filter(|_| has_owners))
         };
-        store.set_levels(&levels)?;
+        store.set_gauges(&gauges)?;
         let stored = self.stored_until.load(Ordering::Relaxed);
-        let is_due = |complete: &i64| !levels.is_empty() || *complete >= stored + PROGRESS_SECONDS;
+        let is_due = |complete: &i64| !gauges.is_empty() || *complete >= stored + PROGRESS_SECONDS;
         if let Some(complete) = complete.filter(is_due) {
             store.set_progress(STATE, complete)?;
             self.stored_until.store(complete, Ordering::Relaxed);
@@ -235,7 +235,7 @@ impl fmt::Debug for Collection {
     }
 }
 
-/// Watches a cluster until it is dropped, and stores levels. `on_flush` is called after each time they were stored.
+/// Watches a cluster until it is dropped, and stores gauges. `on_flush` is called after each time they were stored.
 ///
 /// # Errors
 ///
@@ -250,7 +250,7 @@ pub async fn watch(
     let workloads = WORKLOADS.map(|(group, version, kind)| Kind::new(group, version, kind));
     let owners =
         join_all(workloads.iter().map(|kind| flyball::watch(client.clone(), kind, rng, collection.on_owner())));
-    let store_levels = async {
+    let store_gauges = async {
         loop {
             sleep(FLUSH_INTERVAL).await;
             for _ in 0..MAX_OWNER_ROUNDS {
@@ -272,7 +272,7 @@ pub async fn watch(
     let nodes = collection.on_event::<Node>(Subject::Node, Observation::of_node);
     tokio::select! {
         biased;
-        done = store_levels => done,
+        done = store_gauges => done,
         () = flyball::watch_objects(client.clone(), rng, pods) => Ok(()),
         () = flyball::watch_objects(client.clone(), rng, claims) => Ok(()),
         () = flyball::watch_objects(client.clone(), rng, nodes) => Ok(()),

@@ -1,4 +1,4 @@
-//! The SQL that adds up levels and usage over a period.
+//! The SQL that adds up gauges and usage over a period.
 //!
 //! Whole days are read from day buckets, the hours before and after them from hour buckets, and the rest from buckets
 //! of 5 minutes as long as they exist. A bucket that lies in the period in part counts in proportion: to the part of it
@@ -25,15 +25,15 @@ pub(super) struct Period {
 }
 
 impl Period {
-    /// Returns a query for series, amount and seconds of a level.
-    pub(super) fn level(&self, meter: Meter) -> String {
+    /// Returns a query for series, amount and seconds of a gauge.
+    pub(super) fn gauge(&self, meter: Meter) -> String {
         let (since, until) = (self.since, self.until.min(self.state_until).max(self.since));
         let (meter, open) = (meter.id(), OPEN);
         // The two branches have separate searches: open intervals, and closed ones that end in or after the period.
         format!(
             "SELECT series, integral(value, min(until, {until}) - max(since, {since})) AS amount,
                     sum(min(until, {until}) - max(since, {since})) AS seconds
-             FROM flyball_level
+             FROM flyball_gauge
              WHERE meter = {meter} AND until > {since} AND until <= {open} AND since < {until}
              GROUP BY series"
         )

@@ -49,9 +49,9 @@ impl Views<'_> {
         add("node-memory-capacity-raw", self.nodes(Meter::NodeMemoryCapacity, &memory("node_capacity")));
         add("node-memory-allocatable-raw", self.nodes(Meter::NodeMemoryAllocatable, &memory("node_allocatable")));
         let request = storage("volume_request_storage");
-        add("persistentvolumeclaim-request-raw", self.claims(&self.period.level(Meter::ClaimRequest), &request));
+        add("persistentvolumeclaim-request-raw", self.claims(&self.period.gauge(Meter::ClaimRequest), &request));
         let capacity = storage("persistentvolumeclaim_capacity");
-        add("persistentvolumeclaim-capacity-raw", self.claims(&self.period.level(Meter::ClaimCapacity), &capacity));
+        add("persistentvolumeclaim-capacity-raw", self.claims(&self.period.gauge(Meter::ClaimCapacity), &capacity));
         let usage = storage("persistentvolumeclaim_usage");
         add("persistentvolumeclaim-usage-raw", self.claims(&self.period.usage(Meter::ClaimUsage), &usage));
         add("persistentvolumeclaim-phase-raw", self.phases());
@@ -73,12 +73,12 @@ impl Views<'_> {
 
     fn pods(&self, meter: Meter, amount: &str) -> String {
         let columns = format!("s.name AS pod, s.namespace AS namespace, s.node AS node, {amount}");
-        self.series(&self.period.level(meter), Subject::Pod, &columns)
+        self.series(&self.period.gauge(meter), Subject::Pod, &columns)
     }
 
     /// Usage of pods, with the time in which a pod existed without a sample.
     fn pod_usage(&self, meter: Meter, amount: &str) -> String {
-        let (usage, presence) = (self.period.usage(meter), self.period.level(Meter::PodPresence));
+        let (usage, presence) = (self.period.usage(meter), self.period.gauge(Meter::PodPresence));
         let amounts = format!(
             "SELECT series, exact_sum(amount) AS amount, sum(seconds) AS seconds, sum(present) AS present FROM (
                SELECT series, amount, seconds, 0 AS present FROM ({usage}) UNION ALL
@@ -93,7 +93,7 @@ impl Views<'_> {
     }
 
     fn nodes(&self, meter: Meter, amount: &str) -> String {
-        self.series(&self.period.level(meter), Subject::Node, &format!("s.name AS node, {amount}"))
+        self.series(&self.period.gauge(meter), Subject::Node, &format!("s.name AS node, {amount}"))
     }
 
     fn claims(&self, amounts: &str, amount: &str) -> String {
@@ -108,7 +108,7 @@ impl Views<'_> {
         let phases = [("Pending", Meter::ClaimPending), ("Bound", Meter::ClaimBound), ("Lost", Meter::ClaimLost)];
         let select = |(phase, meter): (&str, Meter)| {
             let columns = format!("s.name AS persistentvolumeclaim, s.namespace AS namespace, '{phase}' AS phase");
-            self.series(&self.period.level(meter), Subject::Claim, &columns)
+            self.series(&self.period.gauge(meter), Subject::Claim, &columns)
         };
         phases.map(select).join(" UNION ALL ")
     }
@@ -147,15 +147,15 @@ impl Views<'_> {
     /// Everything that is attributed to owners: one row for each series and meter.
     fn meters(&self) -> String {
         let pod = |name: &str, amounts: String| (name.to_owned(), amounts, Subject::Pod);
-        let level = |meter| self.period.level(meter);
+        let gauge = |meter| self.period.gauge(meter);
         let usage = |meter| self.period.usage(meter);
         let rows = [
-            pod("pod-seconds", level(Meter::PodPresence)),
-            pod("cpu-request", level(Meter::PodCpuRequest)),
-            pod("memory-request", level(Meter::PodMemoryRequest)),
+            pod("pod-seconds", gauge(Meter::PodPresence)),
+            pod("cpu-request", gauge(Meter::PodCpuRequest)),
+            pod("memory-request", gauge(Meter::PodMemoryRequest)),
             pod("cpu-usage", usage(Meter::PodCpuUsage)),
             pod("memory-usage", usage(Meter::PodMemoryUsage)),
-            ("storage-request".to_owned(), level(Meter::ClaimRequest), Subject::Claim),
+            ("storage-request".to_owned(), gauge(Meter::ClaimRequest), Subject::Claim),
             ("storage-usage".to_owned(), usage(Meter::ClaimUsage), Subject::Claim),
             ("api-calls".to_owned(), usage(Meter::ApiCalls), Subject::Resource),
             ("reconciles".to_owned(), usage(Meter::Reconciles), Subject::Resource),

@@ -62,7 +62,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Converts metrics to samples. `find` returns the series of a pod and the begin of its levels.
+    /// Converts metrics to samples. `find` returns the series of a pod and the begin of its gauges.
     pub fn samples(
         &mut self,
         list: &PodMetricsList,

@@ -32,7 +32,7 @@ pub struct PeriodResult {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// A report with results.
+/// A report whose results are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReport {
     /// Its number.

@@ -28,7 +28,7 @@ pub struct Sizes {
     /// Series.
     pub series: u64,
     /// Intervals.
-    pub levels: u64,
+    pub gauges: u64,
     /// Buckets of all lengths.
     pub buckets: u64,
 }
@@ -53,7 +53,7 @@ impl Store {
                 let delete = format!("DELETE FROM flyball_usage_{length} WHERE meter IN ({meters}) AND bucket < ?1");
                 transaction.execute(&delete, [limit.div_euclid(length)])?;
             }
-            transaction.execute("DELETE FROM flyball_level WHERE until <= ?1", [history])?;
+            transaction.execute("DELETE FROM flyball_gauge WHERE until <= ?1", [history])?;
             transaction.execute("DELETE FROM flyball_result WHERE until <= ?1", [history])?;
             transaction.execute("DELETE FROM flyball_period WHERE until <= ?1", [history])?;
             transaction.execute("DELETE FROM flyball_complete WHERE through <= ?1", [history])?;
@@ -91,7 +91,7 @@ impl Store {
             Ok(Sizes {
                 bytes: bytes.unsigned_abs(),
                 series: count("series")?.unsigned_abs(),
-                levels: count("level")?.unsigned_abs(),
+                gauges: count("gauge")?.unsigned_abs(),
                 buckets: buckets.unsigned_abs(),
             })
         })
@@ -100,7 +100,7 @@ impl Store {
 
 /// Removes the series and owners that nothing refers to.
 fn remove_unused(transaction: &Transaction<'_>, now: i64) -> rusqlite::Result<()> {
-    let series = "DELETE FROM flyball_series WHERE id NOT IN (SELECT series FROM flyball_level)
+    let series = "DELETE FROM flyball_series WHERE id NOT IN (SELECT series FROM flyball_gauge)
                   AND id NOT IN (SELECT series FROM flyball_complete)";
     transaction.execute(series, [])?;
     let owners = "DELETE FROM flyball_owner WHERE id NOT IN
@@ -112,7 +112,7 @@ fn remove_unused(transaction: &Transaction<'_>, now: i64) -> rusqlite::Result<()
 
 /// Name of the progress that is the time of the last removal of series.
 const SERIES_PRUNED: &str = "series-pruned";
-/// Seconds between removals of series, which read all levels.
+/// Seconds between removals of series, which read all gauges.
 const SERIES_INTERVAL: i64 = 86_400;
 
 /// Name of the progress from which buckets of 5 minutes are complete.

@@ -93,7 +93,7 @@ impl Store {
     pub fn existing(&self, subject: Subject, since: i64, until: i64) -> Result<HashMap<(String, String), Series>> {
         let meter = if subject == Subject::Pod { Meter::PodPresence } else { Meter::ClaimRequest };
         self.read(|connection| {
-            let query = "SELECT series FROM flyball_level
+            let query = "SELECT series FROM flyball_gauge
                          WHERE meter = ?1 AND until > ?2 AND since < ?3 ORDER BY since, series";
             let mut statement = connection.prepare_cached(query)?;
             let ids = statement.query_map(params![meter.id(), since, until], |row| Ok(SeriesId(row.get(0)?)))?;

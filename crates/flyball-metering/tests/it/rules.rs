@@ -67,7 +67,7 @@ impl World {
         for subject in [Subject::Pod, Subject::Claim, Subject::Node] {
             self.collector.synced(subject);
         }
-        self.store.set_levels(&self.collector.drain(now, true)).unwrap();
+        self.store.set_gauges(&self.collector.drain(now, true)).unwrap();
         self.store.set_progress(STATE, self.collector.complete_until(now).unwrap()).unwrap();
     }
 
@@ -75,7 +75,7 @@ impl World {
     fn restart(&mut self) {
         self.collector = Collector::default();
         let ended = self.store.ends_of_pods().unwrap();
-        self.collector.restore(self.store.open_levels().unwrap(), ended, self.store.progress(STATE).unwrap());
+        self.collector.restore(self.store.open_gauges().unwrap(), ended, self.store.progress(STATE).unwrap());
     }
 
     /// Returns the seconds for which each pod requested its core.

@@ -5,17 +5,17 @@ use flyball_metering::meter::{Meter, Subject};
 use flyball_metering::query::{
     Builtins, Catalog, Column, Definition, Error, InputDefinition, InputKind, Inputs, Request, Results, Source, run,
 };
-use flyball_metering::store::{Cell, Level, STATE, Series, Store};
+use flyball_metering::store::{Cell, Gauge, STATE, Series, Store};
 
 fn store(directory: &Directory) -> Store {
     let store = Store::open(&directory.0).unwrap();
-    let pod = |namespace: &str| Level {
+    let pod = |namespace: &str| Gauge {
         series: Series::new(Subject::Pod, namespace, namespace, &format!("web-{namespace}")),
         meter: Meter::PodCpuRequest,
         since: 0,
         value: 1_000_000,
     };
-    store.set_levels(&[pod("shop"), pod("blog")]).unwrap();
+    store.set_gauges(&[pod("shop"), pod("blog")]).unwrap();
     store.set_progress(STATE, 3600).unwrap();
     store
 }

@@ -2,7 +2,7 @@
 
 use flyball_metering::meter::{Meter, Subject};
 use flyball_metering::query::{Builtins, Inputs, Request, Results, builtin, run};
-use flyball_metering::store::{Cell, Level, OwnerRecord, STATE, Sample, Series, Store};
+use flyball_metering::store::{Cell, Gauge, OwnerRecord, STATE, Sample, Series, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,24 +58,24 @@ struct Pod {
     namespace: usize,
     owner: Option<usize>,
     /// Begin, length in seconds, requested micro-cores and bytes of each interval.
-    levels: Vec<(i64, i64, i64, i64)>,
+    gauges: Vec<(i64, i64, i64, i64)>,
     /// Length, gap after it, used CPU microseconds and byte-seconds of each sample.
     samples: Vec<(i64, i64, i64, i64)>,
     began: i64,
 }
 
 fn pods() -> impl Strategy<Value = Vec<Pod>> {
-    let level = (0_i64..500, 1_i64..9000, 0_i64..5_000_000, 0_i64..1 << 45);
+    let gauge = (0_i64..500, 1_i64..9000, 0_i64..5_000_000, 0_i64..1 << 45);
     let sample = (1_i64..400, 0_i64..900, 0_i64..1_000_000_007, 0_i64..1 << 50);
     let pod = (
         0_usize..3,
         prop::option::of(0_usize..4),
-        prop::collection::vec(level, 1..5),
+        prop::collection::vec(gauge, 1..5),
         prop::collection::vec(sample, 0..40),
         0_i64..90_000,
     );
     let pod =
-        pod.prop_map(|(namespace, owner, levels, samples, began)| Pod { namespace, owner, levels, samples, began });
+        pod.prop_map(|(namespace, owner, gauges, samples, began)| Pod { namespace, owner, gauges, samples, began });
     prop::collection::vec(pod, 1..6)
 }
 
@@ -102,7 +102,7 @@ type Amounts = [i128; 4];
 fn by_second(pod: &Pod, since: i64, until: i64) -> Amounts {
     let mut amounts = [0; 4];
     let mut time = pod.began;
-    for (gap, length, cpu, memory) in &pod.levels {
+    for (gap, length, cpu, memory) in &pod.gauges {
         time += gap;
         for second in time..time + length {
             if (since..until).contains(&second) {
@@ -129,20 +129,20 @@ fn by_second(pod: &Pod, since: i64, until: i64) -> Amounts {
 
 fn store(directory: &Directory, pods: &[Pod]) -> Store {
     let store = Store::open(&directory.0).unwrap();
-    let (mut levels, mut samples) = (Vec::new(), Vec::new());
+    let (mut gauges, mut samples) = (Vec::new(), Vec::new());
     for (at, pod) in pods.iter().enumerate() {
         let series = series(at, pod);
         let mut time = pod.began;
-        for (gap, length, cpu, memory) in &pod.levels {
+        for (gap, length, cpu, memory) in &pod.gauges {
             time += gap;
             for (meter, value) in
                 [(Meter::PodCpuRequest, *cpu), (Meter::PodMemoryRequest, *memory), (Meter::PodPresence, 1)]
             {
-                levels.push(Level { series: series.clone(), meter, since: time, value });
+                gauges.push(Gauge { series: series.clone(), meter, since: time, value });
             }
             time += length;
             for meter in [Meter::PodCpuRequest, Meter::PodMemoryRequest, Meter::PodPresence] {
-                levels.push(Level { series: series.clone(), meter, since: time, value: 0 });
+                gauges.push(Gauge { series: series.clone(), meter, since: time, value: 0 });
             }
         }
         let mut time = pod.began;
@@ -153,7 +153,7 @@ fn store(directory: &Directory, pods: &[Pod]) -> Store {
             time += length + gap;
         }
     }
-    store.set_levels(&levels).unwrap();
+    store.set_gauges(&gauges).unwrap();
     // In batches of odd sizes, each twice: the second import changes nothing.
     for batch in samples.chunks(7) {
         store.import(batch).unwrap();
@@ -233,9 +233,9 @@ fn fixed_trace_equals_hand_computed_amounts() {
     let store = Store::open(&directory.0).unwrap();
     let mut web = Series::new(Subject::Pod, "u1", "shop", "web");
     web.node = "n1".into();
-    let level = |since, value| Level { series: web.clone(), meter: Meter::PodCpuRequest, since, value };
+    let gauge = |since, value| Gauge { series: web.clone(), meter: Meter::PodCpuRequest, since, value };
     // 250m from 00:10:00, 500m from 00:30:00, deleted at 00:45:30.
-    store.set_levels(&[level(600, 250_000), level(1800, 500_000), level(2730, 0)]).unwrap();
+    store.set_gauges(&[gauge(600, 250_000), gauge(1800, 500_000), gauge(2730, 0)]).unwrap();
     store.set_progress(STATE, 3600).unwrap();
     let results = report(&store, "pod-cpu-request", 0, 3600);
     let names: Vec<&str> = results.columns.iter().map(|column| column.name.as_str()).collect();
@@ -268,13 +268,13 @@ fn sums_beyond_64_bits_are_exact() {
     let directory = Directory::new();
     let store = Store::open(&directory.0).unwrap();
     let four_tebi = 4_i64 << 40;
-    let claims = (0..10).map(|at| Level {
+    let claims = (0..10).map(|at| Gauge {
         series: Series::new(Subject::Claim, &format!("u{at}"), "shop", &format!("data-{at}")),
         meter: Meter::ClaimRequest,
         since: 0,
         value: four_tebi + 1,
     });
-    store.set_levels(&claims.collect::<Vec<_>>()).unwrap();
+    store.set_gauges(&claims.collect::<Vec<_>>()).unwrap();
     let month = 30 * 86_400;
     store.set_progress(STATE, month).unwrap();
     let results = report(&store, "cluster-persistentvolumeclaim-request", 0, month);

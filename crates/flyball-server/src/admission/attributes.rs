@@ -199,7 +199,7 @@ pub(crate) struct Reinvocation {
     pub(super) is_due: bool,
     /// Webhooks and policies with reinvocation that ran after the last change.
     settled: BTreeSet<String>,
-    /// Those after which the object was changed.
+    /// Webhooks and policies after which the object was changed.
     outdated: BTreeSet<String>,
 }
 

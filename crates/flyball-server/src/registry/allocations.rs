@@ -88,7 +88,7 @@ pub(super) struct Allocations {
 
 /// Stored services at a revision.
 enum Services {
-    /// Those that changed, with their last event.
+    /// Changed services, with their last event.
     Changed(Vec<Arc<Event>>),
     /// All services, since the changes are compacted.
     All(Vec<Arc<Entry>>),

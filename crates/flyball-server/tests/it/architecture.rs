@@ -44,6 +44,7 @@ fn modules_form_layers() {
     sources.check(LAYERS);
     sources.check_absent(&["storage", "bounds", "connection"], "Status");
     sources.check_absent(&["storage"], "Resource");
+    sources.check_absent(&["storage", "bounds", "connection"], "http");
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub(super) struct Worker {
 
 /// The admission of a call.
 enum Admitted {
-    /// It has this charge, if there is a budget.
+    /// The call may start, with this charge if there is a budget.
     Now(Option<MemoryCharge>),
     /// The key is added to the queue later.
     Later,

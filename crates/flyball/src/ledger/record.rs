@@ -43,10 +43,10 @@ pub(crate) enum Outcome {
     Success,
     Requeue,
     RequeueAfter,
-    /// It waits for a change.
+    /// The reconcile waits for a change.
     Wait,
     Error,
-    /// It failed, and is not retried until the object changes.
+    /// The reconcile failed, and is not retried until the object changes.
     Terminal,
     Panic,
     Deadline,
@@ -55,7 +55,7 @@ pub(crate) enum Outcome {
     Ignored,
     /// The object does not exist.
     Gone,
-    /// It waits for the memory budget.
+    /// The reconcile waits for the memory budget.
     Memory,
 }
 

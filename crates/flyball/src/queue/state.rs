@@ -27,7 +27,7 @@ use tokio::time::Instant;
 /// Priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
-    /// It failed, and waits for its turn among failed keys.
+    /// A failed key, which waits for its turn among failed keys.
     Retry,
     /// Startup and resyncs, which are not urgent.
     Background,

@@ -25,7 +25,7 @@ pub(crate) enum Verification {
     Trusted,
     /// No readable bundle contradicts it, and some cannot be read, for this reason.
     Unknown(String),
-    /// It is not served, or a published bundle does not verify it.
+    /// The certificate is not served, or a published bundle does not verify it.
     Untrusted(String),
 }
 

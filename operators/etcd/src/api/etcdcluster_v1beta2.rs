@@ -137,12 +137,12 @@ pub struct EtcdClusterStatus {
 /// Lifecycle phase of a cluster.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It has not reached its desired size yet.
+    /// The cluster has not reached its desired size yet.
     #[default]
     Creating,
-    /// It serves clients.
+    /// The cluster serves clients.
     Running,
-    /// It lost its quorum permanently.
+    /// The cluster lost its quorum permanently.
     Recovering,
 }
 
@@ -150,7 +150,7 @@ pub enum Phase {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct Members {
-    /// Those that respond and follow a leader.
+    /// Members that respond and follow a leader.
     pub ready: Vec<String>,
     /// The others.
     pub unready: Vec<String>,

@@ -30,7 +30,7 @@ pub struct IpPoolSpec {
     pub addresses: Vec<String>,
 }
 
-/// Observed state of a pool: the ledger of its addresses.
+/// Observed state of a pool: the allocation table of its addresses.
 ///
 /// Each change replaces the state that it is based on, so that concurrent changes conflict.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]

@@ -101,13 +101,13 @@ pub struct OperationStatus {
 /// Phase of an operation.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It is not requested yet.
+    /// The operation is not requested yet.
     Pending,
-    /// It is requested.
+    /// The operation is requested.
     Running,
     /// The cloud has carried it out.
     Succeeded,
-    /// It was rejected, or has failed.
+    /// The operation was rejected, or has failed.
     Failed,
 }
 

@@ -1,19 +1,19 @@
 //! Controller for `IpClaim`: each one gets an address of its pool, and holds it until it is deleted.
 //!
-//! The ledger in the status of the pool decides. A change of it is written only if the pool has not changed since it
-//! was read, so that concurrent claims, replicas with old caches and repeated requests cannot allocate an address
-//! twice. Waiting claims get free addresses in the order of their creation.
+//! The status of the pool contains the allocation table. A change of the table is written only if the pool has not
+//! changed since it was read, so that concurrent claims, replicas with old caches and repeated requests cannot allocate
+//! an address twice. Waiting claims get free addresses in the order of their creation.
 
+use crate::allocations;
 use crate::api::ipclaim_v1alpha1::{IpClaim, IpClaimStatus};
 use crate::api::ippool_v1alpha1::{ClaimReference, IpPool};
 use crate::cloud::{BoxError, Cloud};
-use crate::ledger;
 use flyball::{Action, Condition, Context, Controller, Error, Index, ObjectKey, Reconcile, Result};
 use kube::{Api, ResourceExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limit of attempts at a change of the ledger before the reconcile fails, and is retried with backoff.
+/// Limit of attempts at a change of the allocation table before the reconcile fails, and is retried with backoff.
 const MAX_ATTEMPTS: usize = 5;
 /// Interval at which a claim checks whether the claims before it have got their addresses.
 const RETRY: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ impl<C: Cloud> Reconcile for IpClaimReconciler<C> {
         let mut pool: Option<IpPool> = cx.get(&ObjectKey::new(None, &claim.spec.pool)).await?;
         for _ in 0..MAX_ATTEMPTS {
             let Some(known) = &pool else { return wait(claim, cx, &Obstacle::NoPool).await };
-            if let Some(address) = ledger::address_of(known, &uid) {
+            if let Some(address) = allocations::address_of(known, &uid) {
                 return bind(cx, address).await;
             }
             let address = match choose(claim, known, cx).await? {
@@ -92,7 +92,7 @@ impl<C: Cloud> Reconcile for IpClaimReconciler<C> {
             }
             let namespace = claim.namespace().unwrap_or_default();
             let reference = ClaimReference { namespace, name: claim.name_any(), uid: uid.clone() };
-            match cx.replace_status(&ledger::allocate(known, &address, reference)).await {
+            match cx.replace_status(&allocations::allocate(known, &address, reference)).await {
                 Ok(_) => return bind(cx, &address).await,
                 Err(error) if is_conflict(&error) => pool = read_pool(claim, cx).await?,
                 Err(error) => return Err(error),
@@ -106,9 +106,9 @@ impl<C: Cloud> Reconcile for IpClaimReconciler<C> {
         let uid = claim.uid().unwrap_or_default();
         for _ in 0..MAX_ATTEMPTS {
             let Some(pool) = read_pool(claim, cx).await? else { return Ok(Action::done()) };
-            let Some(address) = ledger::address_of(&pool, &uid) else { return Ok(Action::done()) };
+            let Some(address) = allocations::address_of(&pool, &uid) else { return Ok(Action::done()) };
             self.cloud.release_address(address).await?;
-            match cx.replace_status(&ledger::release(&pool, |claim| claim.uid == uid)).await {
+            match cx.replace_status(&allocations::release(&pool, |claim| claim.uid == uid)).await {
                 Ok(_) => return Ok(Action::done()),
                 Err(error) if is_conflict(&error) => {}
                 Err(error) => return Err(error),
@@ -120,7 +120,7 @@ impl<C: Cloud> Reconcile for IpClaimReconciler<C> {
 
 /// Returns the free address for a claim: the one that it had, or one according to its place in the queue.
 async fn choose(claim: &IpClaim, pool: &IpPool, cx: &Context<IpClaim>) -> Result<Result<String, Obstacle>> {
-    let free = ledger::free(pool);
+    let free = allocations::free(pool);
     if pool.metadata.deletion_timestamp.is_some() {
         return Ok(Err(Obstacle::PoolDeleted));
     }
@@ -134,7 +134,7 @@ async fn choose(claim: &IpClaim, pool: &IpPool, cx: &Context<IpClaim>) -> Result
     let earlier = cx.filter_map_by::<ByPool, _>(&claim.spec.pool, |other| {
         let waits = address(&other).is_none()
             && other.metadata.deletion_timestamp.is_none()
-            && ledger::address_of(pool, other.metadata.uid.as_deref().unwrap_or_default()).is_none();
+            && allocations::address_of(pool, other.metadata.uid.as_deref().unwrap_or_default()).is_none();
         (waits && place_of(&other) < place).then_some(())
     });
     Ok(match (free.get(earlier.await?.len()), free.is_empty()) {

@@ -1,12 +1,12 @@
-//! Controller for `IpPool`: it reports the state of the pool, and audits its ledger.
+//! Controller for `IpPool`: it reports the state of the pool, and audits its allocation table.
 //!
 //! Claims allocate and release their addresses themselves, see [`super::ipclaim`]. The audit releases the address of a
 //! claim that was removed without its finalizer.
 
+use crate::allocations;
 use crate::api::ipclaim_v1alpha1::IpClaim;
 use crate::api::ippool_v1alpha1::{ClaimReference, IpPool};
 use crate::cloud::{BoxError, Cloud};
-use crate::ledger;
 use flyball::{Action, Condition, Context, Controller, ObjectKey, Reconcile, Result};
 use kube::{Api, ResourceExt};
 use serde::Serialize;
@@ -43,7 +43,7 @@ impl<C: Cloud> IpPoolReconciler<C> {
     /// Releases the addresses of claims that no longer exist; returns the resulting pool.
     async fn audit(&self, pool: &IpPool, cx: &Context<IpPool>) -> Result<IpPool> {
         let mut gone: BTreeSet<&ClaimReference> = BTreeSet::new();
-        for allocation in ledger::allocations(pool) {
+        for allocation in allocations::allocations(pool) {
             if !exists(&allocation.claim, cx).await? {
                 tracing::warn!(address = allocation.address, claim = ?allocation.claim, "the claim no longer exists");
                 self.cloud.release_address(&allocation.address).await?;
@@ -52,7 +52,7 @@ impl<C: Cloud> IpPoolReconciler<C> {
         }
         match gone.is_empty() {
             true => Ok(pool.clone()),
-            false => cx.replace_status(&ledger::release(pool, |claim| gone.contains(claim))).await,
+            false => cx.replace_status(&allocations::release(pool, |claim| gone.contains(claim))).await,
         }
     }
 }
@@ -63,7 +63,7 @@ impl<C: Cloud> Reconcile for IpPoolReconciler<C> {
 
     async fn reconcile(&self, pool: &IpPool, cx: &Context<IpPool>) -> Result<Action> {
         let pool = self.audit(pool, cx).await?;
-        let outside = ledger::outside(&pool);
+        let outside = allocations::outside(&pool);
         let ready = match outside.is_empty() {
             true => Condition::new("Ready", true, "AddressesListed"),
             false => {
@@ -77,7 +77,7 @@ impl<C: Cloud> Reconcile for IpPoolReconciler<C> {
 
     async fn finalize(&self, pool: &IpPool, cx: &Context<IpPool>) -> Result<Action> {
         let pool = self.audit(pool, cx).await?;
-        let Some(first) = ledger::allocations(&pool).first() else { return Ok(Action::done()) };
+        let Some(first) = allocations::allocations(&pool).first() else { return Ok(Action::done()) };
         let why = format!("{} is held by claim {}/{}", first.address, first.claim.namespace, first.claim.name);
         let ready = Condition::new("Ready", false, "InUse").message(why);
         cx.set_status(&PoolStatus { capacity: pool.spec.addresses.len(), conditions: [ready] }).await?;

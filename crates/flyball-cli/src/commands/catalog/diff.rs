@@ -14,10 +14,9 @@ use std::process::ExitCode;
 /// Maximum length of a printed value.
 const MAX_VALUE_CHARS: usize = 60;
 
-/// Print the differences of two catalogs, and the installed versions that would lose their way to the newest one
+/// Print the differences of two catalogs, and the installed versions that would get no further upgrades
 ///
-/// A version is stranded if its channel has no longer an entry that upgrades it: whoever has installed it stays there.
-/// Exits with 1 if a version is stranded.
+/// A version is stranded if its channel no longer has an entry that upgrades it. Exits with 1 if a version is stranded.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball catalog diff quay.io/team/catalog:latest catalog/

@@ -71,13 +71,13 @@ pub(super) struct InjectArgs {
     /// Duration of a fault that the operator has to survive
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_time)]
     hold: Duration,
-    /// Time to recover, for the verdict Resilient
+    /// Time to recover, for the result Resilient
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_time)]
     recovery: Duration,
-    /// Time to recover, for the verdict Degraded
+    /// Time to recover, for the result Degraded
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = parse_time)]
     failure: Duration,
-    /// Verdict from which on the exit code is 1; Inconclusive always is
+    /// Mildest result with exit code 1; Inconclusive always has it
     #[arg(long, value_enum, default_value_t = FailOn::Failed)]
     fail_on: FailOn,
     /// Print the experiments and their changes, and change nothing

@@ -88,7 +88,7 @@ pub(super) fn print(report: &Report, format: Format) {
 }
 
 fn print_text(report: &Report) {
-    let head = ["EXPERIMENT", "FAULT", "VERDICT", "RECOVERY", "REASON"].map(str::to_owned).to_vec();
+    let head = ["EXPERIMENT", "FAULT", "RESULT", "RECOVERY", "REASON"].map(str::to_owned).to_vec();
     let rows = report.outcomes.iter().map(|outcome| {
         let mut reasons = outcome.reasons.iter().take(MAX_REASONS).cloned().collect::<Vec<_>>().join("; ");
         if outcome.reasons.len() > MAX_REASONS {

@@ -1,4 +1,4 @@
-//! Collects a cluster from this machine, with the rights of the user.
+//! Collects a cluster from this machine, with the permissions of the user.
 
 use crate::error::{Error, Result, ResultExt};
 use flyball::{Clock, Rng};
@@ -27,8 +27,8 @@ pub(super) async fn now(client: &Client, namespace: Option<&str>, tenant_label: 
 
 /// Stores what was collected.
 pub(super) fn store(store: &Store, collection: &Collection, time: i64) -> Result<()> {
-    let levels = collection.collector.lock().drain(time, true);
-    store.set_levels(&levels).context("cannot store what was collected")?;
+    let gauges = collection.collector.lock().drain(time, true);
+    store.set_gauges(&gauges).context("cannot store what was collected")?;
     store.set_progress(STATE, time).context("cannot store what was collected")
 }
 

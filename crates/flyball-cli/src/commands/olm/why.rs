@@ -170,7 +170,7 @@ fn selection_lines(selection: &Selection) -> Vec<String> {
     }
     let cell = |text: &String| one_line(text).into_owned();
     if !candidates.is_empty() {
-        let heading = ["VERSION", "CHANNEL", "VERDICT"].map(str::to_owned).to_vec();
+        let heading = ["VERSION", "CHANNEL", "RESULT"].map(str::to_owned).to_vec();
         let rows = candidates.iter().map(|of| {
             let verdict = cell(&of.verdict);
             let verdict = if of.chosen { paint(Style::Good, &format!("chosen: {verdict}")) } else { verdict };

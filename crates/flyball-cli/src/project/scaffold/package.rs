@@ -18,7 +18,7 @@ const DEPENDENCIES: &[(&str, &str, &str)] = &[
     ("serde_json", "1", ""),
 ];
 
-/// Those that its tests need.
+/// Dependencies of the tests of a project.
 const FOR_TESTS: &[(&str, &str, &str)] = &[
     ("flyball-cluster", "", "features = [\"testing\"]"),
     ("flyball-explore", "", ""),

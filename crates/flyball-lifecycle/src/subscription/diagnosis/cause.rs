@@ -8,9 +8,9 @@ use serde::Serialize;
 pub enum Severity {
     /// There is no progress until it is resolved.
     Blocking,
-    /// It ends by itself, or by a decision.
+    /// The cause ends without a change, or by an approval.
     Waiting,
-    /// It only explains the state.
+    /// The cause only explains the state.
     Notice,
 }
 

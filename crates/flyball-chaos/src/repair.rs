@@ -1,8 +1,8 @@
-//! A probe of the operator: a harmless change of a child that the operator repairs.
+//! Repair checks: a harmless change of a child, which the operator has to repair.
 //!
-//! An idle operator looks as before even if it is dead. So each fault that interrupts it is accompanied by the probe:
-//! the operator has recovered only if it has repaired the probe as well. Candidates are tried before the experiments;
-//! without one that is repaired, a run judges by the state alone, and its report says so.
+//! An idle operator appears steady even if it does not run. So each fault that interrupts it is accompanied by a repair
+//! check: the operator has recovered only if it has also repaired the child. Candidates are tried before the
+//! experiments. If the operator repairs none, a run compares the state alone, and its report contains a note.
 
 use crate::change::Change;
 use crate::edit::{Edit, escape};
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 4;
 /// Value of a changed label or key.
-const VALUE: &str = "flyball-chaos-probe";
+const VALUE: &str = "flyball-chaos-repair-check";
 
-/// A field of a child.
+/// A field of a child that is changed, to check that the operator repairs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Probe {
+pub(crate) struct RepairCheck {
     group: String,
     kind: String,
     namespace: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Probe {
     path: String,
 }
 
-impl Probe {
+impl RepairCheck {
     /// Returns candidates: labels of ConfigMaps and of other children, then contents of ConfigMaps.
     pub(crate) fn candidates(operator: &Operator) -> Vec<Self> {
         let children = &operator.children;
@@ -36,7 +36,7 @@ impl Probe {
         labels.chain(data).take(MAX_CANDIDATES).collect()
     }
 
-    /// Returns the probe of the first key of a map of texts.
+    /// Returns the check of the first key of a map of texts.
     fn of(child: &Value, parent: &str) -> Option<Self> {
         let (key, _) = child.pointer(parent)?.as_object()?.iter().find(|(_, value)| value.is_string())?;
         let reference = crate::api::Reference::of(child);

@@ -1,4 +1,4 @@
-//! The ledger of a pool: its addresses and their holders. Plain data, no I/O.
+//! The allocation table of a pool: its addresses and their holders. Plain data, no I/O.
 //!
 //! Invariant: an address has at most one holder, and a holder at most one address. Each change is based on a state of
 //! the pool, and has to be written under the condition that the pool is still in that state.

@@ -1,4 +1,4 @@
-//! Levels: values of state in intervals `[since, until)`.
+//! Gauges: values of state in intervals `[since, until)`.
 
 use super::series::{read_series, series_id};
 use super::{Caches, Result, Series, SeriesId, Store};
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 /// The end of an interval that has not ended.
 pub const OPEN: i64 = 1 << 40;
 
-/// A level that begins at a time: a value until the next level of the same series and meter.
+/// A gauge that begins at a time: a value until the next gauge of the same series and meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Level {
+pub struct Gauge {
     /// The series.
     pub series: Series,
     /// The meter.
@@ -23,19 +23,19 @@ pub struct Level {
 }
 
 impl Store {
-    /// Stores levels in one transaction. Unchanged values are not written.
+    /// Stores gauges in one transaction. Unchanged values are not written.
     ///
-    /// A level that begins before the open interval of its series replaces that interval, so that no time counts twice;
-    /// a level that begins before the end of a closed one begins at that end.
+    /// A gauge that begins before the open interval of its series replaces that interval, so that no time counts twice;
+    /// a gauge that begins before the end of a closed one begins at that end.
     ///
     /// # Errors
     ///
     /// If the database fails.
-    pub fn set_levels(&self, levels: &[Level]) -> Result<()> {
-        if levels.is_empty() {
+    pub fn set_gauges(&self, gauges: &[Gauge]) -> Result<()> {
+        if gauges.is_empty() {
             return Ok(());
         }
-        self.write(|transaction, caches| levels.iter().try_for_each(|level| set(transaction, caches, level)))
+        self.write(|transaction, caches| gauges.iter().try_for_each(|gauge| set(transaction, caches, gauge)))
     }
 
     /// Returns the series with an open interval: what existed when the store was last written.
@@ -43,23 +43,23 @@ impl Store {
     /// # Errors
     ///
     /// If the database fails.
-    pub fn open_levels(&self) -> Result<Vec<Level>> {
+    pub fn open_gauges(&self) -> Result<Vec<Gauge>> {
         self.read(|connection| {
-            let query = "SELECT meter, series, since, value FROM flyball_level WHERE until = ?1 ORDER BY series, meter";
+            let query = "SELECT meter, series, since, value FROM flyball_gauge WHERE until = ?1 ORDER BY series, meter";
             // The key begins with the meter: one search per meter instead of a scan.
-            let query = query.replace("WHERE", "WHERE meter IN (SELECT DISTINCT meter FROM flyball_level) AND");
+            let query = query.replace("WHERE", "WHERE meter IN (SELECT DISTINCT meter FROM flyball_gauge) AND");
             let mut statement = connection.prepare(&query)?;
             let rows = statement.query_map([OPEN], |row| {
                 Ok((row.get::<_, i64>(0)?, SeriesId(row.get(1)?), row.get(2)?, row.get(3)?))
             })?;
-            let mut levels = Vec::new();
+            let mut gauges = Vec::new();
             for row in rows {
                 let (meter, id, since, value) = row?;
                 if let (Some(meter), Some(series)) = (Meter::of_id(meter), read_series(connection, id)?) {
-                    levels.push(Level { series, meter, since, value });
+                    gauges.push(Gauge { series, meter, since, value });
                 }
             }
-            Ok(levels)
+            Ok(gauges)
         })
     }
 
@@ -70,7 +70,7 @@ impl Store {
     /// If the database fails.
     pub fn ends_of_pods(&self) -> Result<HashMap<String, i64>> {
         self.read(|connection| {
-            let query = "SELECT s.uid, max(l.until) FROM flyball_level l JOIN flyball_series s ON s.id = l.series
+            let query = "SELECT s.uid, max(l.until) FROM flyball_gauge l JOIN flyball_series s ON s.id = l.series
                          WHERE l.meter = ?1 AND l.until < ?2 GROUP BY s.uid";
             let mut statement = connection.prepare(query)?;
             let ends =
@@ -80,19 +80,19 @@ impl Store {
     }
 }
 
-fn set(transaction: &Transaction<'_>, caches: &mut Caches<'_>, level: &Level) -> rusqlite::Result<()> {
-    let SeriesId(series) = series_id(transaction, caches, &level.series)?;
-    let meter = level.meter.id();
-    let open = "SELECT since, value FROM flyball_level WHERE meter = ?1 AND until = ?2 AND series = ?3";
+fn set(transaction: &Transaction<'_>, caches: &mut Caches<'_>, gauge: &Gauge) -> rusqlite::Result<()> {
+    let SeriesId(series) = series_id(transaction, caches, &gauge.series)?;
+    let meter = gauge.meter.id();
+    let open = "SELECT since, value FROM flyball_gauge WHERE meter = ?1 AND until = ?2 AND series = ?3";
     let open: Option<(i64, i64)> = transaction
         .prepare_cached(open)?
         .query_row(params![meter, OPEN, series], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let mut since = level.since;
+    let mut since = gauge.since;
     match open {
-        Some((_, value)) if value == level.value => return Ok(()),
+        Some((_, value)) if value == gauge.value => return Ok(()),
         Some((began, value)) => {
-            let delete = "DELETE FROM flyball_level WHERE meter = ?1 AND until = ?2 AND series = ?3 AND since = ?4";
+            let delete = "DELETE FROM flyball_gauge WHERE meter = ?1 AND until = ?2 AND series = ?3 AND since = ?4";
             transaction.prepare_cached(delete)?.execute(params![meter, OPEN, series, began])?;
             if began < since {
                 insert(transaction, meter, since, series, began, value)?;
@@ -103,14 +103,14 @@ fn set(transaction: &Transaction<'_>, caches: &mut Caches<'_>, level: &Level) ->
         None => {
             // Ended intervals of the series: it never counts twice.
             let last =
-                "SELECT max(until) FROM flyball_level WHERE meter = ?1 AND until > ?2 AND until < ?3 AND series = ?4";
+                "SELECT max(until) FROM flyball_gauge WHERE meter = ?1 AND until > ?2 AND until < ?3 AND series = ?4";
             let last: Option<i64> =
                 transaction.prepare_cached(last)?.query_row(params![meter, since, OPEN, series], |row| row.get(0))?;
             since = last.map_or(since, |last| last.max(since));
         }
     }
-    if level.value != 0 {
-        insert(transaction, meter, OPEN, series, since, level.value)?;
+    if gauge.value != 0 {
+        insert(transaction, meter, OPEN, series, since, gauge.value)?;
     }
     Ok(())
 }
@@ -124,6 +124,6 @@ fn insert(
     value: i64,
 ) -> rusqlite::Result<()> {
     let insert =
-        "INSERT OR REPLACE INTO flyball_level (meter, until, series, since, value) VALUES (?1, ?2, ?3, ?4, ?5)";
+        "INSERT OR REPLACE INTO flyball_gauge (meter, until, series, since, value) VALUES (?1, ?2, ?3, ?4, ?5)";
     transaction.prepare_cached(insert)?.execute(params![meter, until, series, since, value]).map(drop)
 }
