@@ -6,6 +6,7 @@ use flyball_architecture::Sources;
 const LAYERS: &[(&str, &[&str])] = &[
     ("access", &[]),
     ("assets", &[]),
+    ("explore", &[]),
     ("kind", &[]),
     ("summary", &[]),
     ("actions", &["kind", "summary"]),
@@ -14,11 +15,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("operators", &["object", "summary"]),
     ("store", &["kind", "summary"]),
     ("controllers", &["object", "operators", "summary"]),
+    ("performance", &["controllers", "object", "operators", "summary"]),
     ("permissions", &["operators", "summary"]),
     ("timeline", &["fields", "object", "operators", "store", "summary"]),
     ("causality", &["object", "operators", "store", "summary", "timeline"]),
     ("watch", &["kind", "store", "summary"]),
-    ("shared", &["operators", "store"]),
+    ("shared", &["explore", "operators", "store"]),
     ("stream", &["shared"]),
     (
         "answers",
@@ -29,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kind",
             "object",
             "operators",
+            "performance",
             "permissions",
             "shared",
             "store",
@@ -37,7 +40,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "watch",
         ],
     ),
-    ("server", &["access", "actions", "answers", "assets", "kind", "operators", "shared", "stream", "watch"]),
+    (
+        "server",
+        &["access", "actions", "answers", "assets", "explore", "kind", "operators", "shared", "stream", "watch"],
+    ),
 ];
 
 #[test]
