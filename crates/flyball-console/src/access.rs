@@ -67,7 +67,7 @@ impl Access {
         if !is_data(head) && (self.has_cookie(&head.headers) || self.is_token(query_token(head))) {
             return Ok(Scope::Files);
         }
-        Err((StatusCode::UNAUTHORIZED, "open the address that `flyball console` has printed: it contains the token"))
+        Err((StatusCode::UNAUTHORIZED, "open the address that flyball has printed: it contains the token"))
     }
 
     fn hosts(&self) -> [String; 2] {

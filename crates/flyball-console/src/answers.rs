@@ -6,6 +6,7 @@ use crate::controllers::{self, PERIOD};
 use crate::kind::Kind;
 use crate::object::ObjectRef;
 use crate::operators::{Operator, Reconcile};
+use crate::performance;
 use crate::permissions;
 use crate::shared::Shared;
 use crate::store::{Change, Watch};
@@ -194,6 +195,13 @@ pub(crate) async fn controllers(shared: &Shared) -> Answer {
     described["watches"] = json!(shared.store.watches());
     described["now"] = rfc3339_micro(now).into();
     Ok(described)
+}
+
+/// Describes API calls, reconcile time and memory of the operators.
+pub(crate) fn performance(shared: &Shared) -> Value {
+    // All of them, so that sums are exact; the ledgers are bounded.
+    let reconciles = shared.operators.reconciles(usize::MAX, |_| true);
+    performance::describe(&shared.operators.all(), &reconciles, shared.clock.now())
 }
 
 /// Describes the graph of causes of a burst.

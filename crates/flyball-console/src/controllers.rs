@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 /// Period of the charts.
 pub(crate) const PERIOD: SignedDuration = SignedDuration::from_mins(15);
 /// Width of a column of a chart, in seconds.
-const STEP_SECONDS: i64 = 15;
+pub(crate) const STEP_SECONDS: i64 = 15;
 /// Number of columns.
-const STEPS: usize = 60;
+pub(crate) const STEPS: usize = 60;
 /// Number of keys in the lists of slowest and of most failing keys.
 const TOP: usize = 8;
 
@@ -90,12 +90,12 @@ fn history(reconciles: &[&Reconcile], now: Timestamp) -> Value {
 }
 
 /// Returns a number of seconds of a ledger, which may be any value.
-fn seconds(value: &Value) -> f64 {
+pub(crate) fn seconds(value: &Value) -> f64 {
     value.as_f64().filter(|seconds| seconds.is_finite()).unwrap_or(0.0).clamp(0.0, 1e6)
 }
 
 /// Returns a quantile, or null without values.
-fn quantile(values: &mut [f64], at: f64) -> Value {
+pub(crate) fn quantile(values: &mut [f64], at: f64) -> Value {
     values.sort_by(f64::total_cmp);
     if values.is_empty() {
         return Value::Null;

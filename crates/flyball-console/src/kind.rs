@@ -36,6 +36,15 @@ impl Kind {
         self.group.is_empty() && self.plural == "secrets"
     }
 
+    /// Returns true for kinds whose objects define other kinds.
+    pub(crate) fn is_definition(&self) -> bool {
+        let (group, plural) = (&*self.group, &*self.plural);
+        matches!(
+            (group, plural),
+            ("apiextensions.k8s.io", "customresourcedefinitions") | ("apiregistration.k8s.io", "apiservices")
+        )
+    }
+
     /// Returns true for kinds that the console reads on request instead of watching them.
     pub(crate) fn is_unwatched(&self) -> bool {
         // Events are read for one object; leases change every few seconds, and are read for the view of controllers.

@@ -71,6 +71,8 @@ pub(crate) struct Operator {
     /// Time of the last answer.
     pub(crate) answered: String,
     pub(crate) error: String,
+    /// Time since which the ledger has every reconcile, as far as known.
+    pub(crate) complete_since: Option<Timestamp>,
 }
 
 impl Operator {
@@ -98,6 +100,8 @@ struct Ledger {
     reconciles: BTreeMap<(Timestamp, String), (Arc<Value>, usize)>,
     ids: BTreeSet<String>,
     bytes: usize,
+    /// Start of the newest reconcile that was removed.
+    removed: Option<Timestamp>,
 }
 
 impl Ledger {
@@ -111,7 +115,8 @@ impl Ledger {
         self.bytes += bytes;
         self.reconciles.insert((began, id.to_owned()), (Arc::new(reconcile.clone()), bytes));
         while self.reconciles.len() > MAX_RECONCILES || self.bytes > MAX_LEDGER_BYTES {
-            let Some(((_, id), (_, bytes))) = self.reconciles.pop_first() else { return };
+            let Some(((began, id), (_, bytes))) = self.reconciles.pop_first() else { return };
+            self.removed = self.removed.max(Some(began));
             self.ids.remove(&id);
             self.bytes -= bytes;
         }
@@ -174,10 +179,13 @@ impl Operators {
         let answer = fetch(client, address, "/reconciles", &format!("limit={POLL_LIMIT}{since}")).await?;
         let mut operators = self.operators.lock();
         let Some((operator, ledger)) = operators.get_mut(index) else { return Ok(()) };
+        let now = self.clock.now();
+        operator.complete_since.get_or_insert_with(|| first_complete(&state, &answer, now));
         operator.state = Arc::new(state);
-        operator.answered = rfc3339_micro(self.clock.now());
+        operator.answered = rfc3339_micro(now);
         operator.error.clear();
         items(&answer["reconciles"]).for_each(|reconcile| ledger.insert(reconcile));
+        operator.complete_since = operator.complete_since.max(ledger.removed);
         Ok(())
     }
 
@@ -224,6 +232,15 @@ impl Operators {
         found.truncate(limit);
         found
     }
+}
+
+/// Returns the time since which the first answer of an operator has every reconcile: its start, unless its ledger has
+/// dropped some.
+fn first_complete(state: &Value, answer: &Value, now: Timestamp) -> Timestamp {
+    let has_dropped = |controller: &Value| controller["ledger"]["dropped"].as_u64() != Some(0);
+    let is_complete = answer["omitted"].as_u64() == Some(0) && !items(&state["controllers"]).any(has_dropped);
+    let started = parse_rfc3339(text(&state["started"])).filter(|_| is_complete);
+    started.map_or(now, |started| started.min(now))
 }
 
 /// Returns the query that names an object.
@@ -292,11 +309,25 @@ mod tests {
         }
         assert_eq!(ledger.reconciles.len(), MAX_RECONCILES);
         assert_eq!(ledger.ids.len(), MAX_RECONCILES);
+        assert_eq!(ledger.removed, parse_rfc3339("2026-01-01T00:00:09Z"));
         ledger
             .insert(&json!({"id": "big", "began": "2026-01-02T00:00:00Z", "error": "x".repeat(MAX_LEDGER_BYTES - 9)}));
         assert!(ledger.bytes <= MAX_LEDGER_BYTES && ledger.reconciles.len() <= 1, "{}", ledger.reconciles.len());
         ledger.insert(&json!({"id": "without a time"}));
         assert!(!ledger.ids.contains("without a time"));
+    }
+
+    #[test]
+    fn first_answer_is_complete_unless_reconciles_were_dropped() {
+        let now = parse_rfc3339("2026-01-01T00:15:00Z").expect("a time");
+        let first = |dropped: u64, omitted: u64| {
+            let controllers = json!([{"ledger": {"dropped": 0}}, {"ledger": {"dropped": dropped}}]);
+            let state = json!({"started": "2026-01-01T00:10:00Z", "controllers": controllers});
+            first_complete(&state, &json!({"omitted": omitted}), now)
+        };
+        assert_eq!(Some(first(0, 0)), parse_rfc3339("2026-01-01T00:10:00Z"));
+        assert_eq!((first(1, 0), first(0, 3)), (now, now));
+        assert_eq!(first_complete(&json!({}), &json!({}), now), now);
     }
 
     #[test]

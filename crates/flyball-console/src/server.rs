@@ -2,8 +2,9 @@
 
 use crate::access::{Access, Scope, headers};
 use crate::actions::ActionRequest;
-use crate::answers;
+use crate::answers::{self, Answer};
 use crate::assets;
+use crate::explore::{Explore, ExploreError, ExploreRequest};
 use crate::kind::Discover;
 use crate::operators::{Address, Operators};
 use crate::shared::Shared;
@@ -19,6 +20,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -41,6 +43,8 @@ const MAX_READS: usize = 8;
 const MAX_BODY_BYTES: usize = 16 << 10;
 /// Time for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Reason of the rejection of explorations.
+const NO_EXPLORER: &str = "this console runs no explorations; start it with `flyball dev --console --write`";
 /// Delay after a failed accept, such as without free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -77,6 +81,8 @@ pub struct Settings {
     pub context: String,
     /// Operators whose ledgers are read.
     pub operators: Vec<Address>,
+    /// Explorations of the operator under development, which the page may start if it may write.
+    pub explorer: Option<Arc<dyn Explore>>,
     /// Clock for times and ages.
     pub clock: Clock,
 }
@@ -113,7 +119,7 @@ impl Console {
         let failed = |source| Error::Listen { address: wanted, source };
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let Settings { write, namespace, cluster, context, operators, clock, .. } = settings;
+        let Settings { write, namespace, cluster, context, operators, explorer, clock, .. } = settings;
         let shared = Shared {
             client,
             store: Arc::default(),
@@ -122,6 +128,7 @@ impl Console {
             cluster,
             context,
             write,
+            explorer,
             namespace: namespace.unwrap_or_default(),
         };
         let served = Served {
@@ -192,7 +199,8 @@ async fn respond(request: Request<Incoming>, served: &Served) -> Response<Body> 
                 _ if scope != Scope::Data => failure(StatusCode::NOT_FOUND, "no such page"),
                 (&Method::GET, None) => get(path, head.uri.query().unwrap_or_default(), served).await,
                 (&Method::POST, None) if path == "/api/act" => act(body, &served.shared).await,
-                _ => failure(StatusCode::METHOD_NOT_ALLOWED, "only GET, and POST of /api/act"),
+                (&Method::POST, None) if path == "/api/explore" => explore(body, &served.shared).await,
+                _ => failure(StatusCode::METHOD_NOT_ALLOWED, "only GET, and POST of /api/act and /api/explore"),
             }
         }
     };
@@ -218,6 +226,11 @@ async fn get(path: &str, query: &str, served: &Served) -> Response<Body> {
         "/api/object" => answers::object(shared, &query).await,
         "/api/controllers" => answers::controllers(shared).await,
         "/api/causality" => answers::causality(shared, &query),
+        "/api/performance" => Ok(answers::performance(shared)),
+        "/api/exploration" => match &shared.explorer {
+            Some(explorer) => Ok(json!(explorer.state())),
+            None => Err((StatusCode::NOT_FOUND, NO_EXPLORER.to_owned())),
+        },
         "/api/permissions" => answers::permissions(shared, &query).await,
         _ => return failure(StatusCode::NOT_FOUND, "no such page"),
     };
@@ -228,20 +241,39 @@ async fn get(path: &str, query: &str, served: &Served) -> Response<Body> {
 }
 
 async fn act(body: Incoming, shared: &Shared) -> Response<Body> {
-    if !shared.write {
-        return failure(StatusCode::FORBIDDEN, "this console only reads; start it with --write");
-    }
-    let Ok(body) = Limited::new(body, MAX_BODY_BYTES).collect().await else {
-        return failure(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
-    };
-    let request: ActionRequest = match serde_json::from_slice(&body.to_bytes()) {
-        Ok(request) => request,
-        Err(error) => return failure(StatusCode::BAD_REQUEST, &format!("invalid request: {error}")),
-    };
-    match answers::act(shared, &request).await {
+    done(async { answers::act(shared, &write_request::<ActionRequest>(body, shared).await?).await }.await)
+}
+
+async fn explore(body: Incoming, shared: &Shared) -> Response<Body> {
+    let request = write_request::<ExploreRequest>(body, shared).await;
+    done(request.and_then(|request| {
+        let explorer = shared.explorer.as_ref();
+        let explorer = explorer.ok_or_else(|| (StatusCode::NOT_FOUND, NO_EXPLORER.to_owned()))?;
+        explorer.request(request).map_err(|error| {
+            let status = if error == ExploreError::Busy { StatusCode::CONFLICT } else { StatusCode::BAD_REQUEST };
+            (status, error.to_string())
+        })
+    }))
+}
+
+/// Returns the response to a write.
+fn done(result: Answer<()>) -> Response<Body> {
+    match result {
         Ok(()) => json_response(StatusCode::OK, &json!({})),
         Err((status, message)) => failure(status, &message),
     }
+}
+
+/// Reads the body of a write, if writes are permitted.
+async fn write_request<T: DeserializeOwned>(body: Incoming, shared: &Shared) -> Answer<T> {
+    if !shared.write {
+        return Err((StatusCode::FORBIDDEN, "this console only reads; start it with --write".to_owned()));
+    }
+    let Ok(body) = Limited::new(body, MAX_BODY_BYTES).collect().await else {
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too large".to_owned()));
+    };
+    let parsed = serde_json::from_slice(&body.to_bytes());
+    parsed.map_err(|error| (StatusCode::BAD_REQUEST, format!("invalid request: {error}")))
 }
 
 fn full(bytes: &'static [u8]) -> Body {

@@ -1,5 +1,6 @@
 //! State that all requests share.
 
+use crate::explore::Explore;
 use crate::operators::Operators;
 use crate::store::Store;
 use flyball_core::Clock;
@@ -17,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) context: String,
     /// True if the page may write.
     pub(crate) write: bool,
+    /// Explorations of the operator under development.
+    pub(crate) explorer: Option<Arc<dyn Explore>>,
     /// The only namespace that is shown; empty for all.
     pub(crate) namespace: String,
 }

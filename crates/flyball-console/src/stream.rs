@@ -81,8 +81,9 @@ impl Reader {
             .map(|operator| json!({"name": operator.name(), "address": operator.address, "error": operator.error}));
         json!({
             "now": rfc3339_micro(shared.clock.now()), "cluster": shared.cluster, "context": shared.context,
-            "write": shared.write, "namespace": shared.namespace, "objects": objects, "omitted": omitted,
-            "watches": shared.store.watches(), "operators": operators.collect::<Vec<_>>(),
+            "write": shared.write, "explores": shared.explorer.is_some(), "namespace": shared.namespace,
+            "objects": objects, "omitted": omitted, "watches": shared.store.watches(),
+            "operators": operators.collect::<Vec<_>>(),
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Lists and watches every kind with the rights of the user, and keeps the [`Store`] current.
 //!
 //! One task per kind. A kind that the user may not list is tried again later; a kind that cannot be watched is listed
-//! at intervals. Of Secrets, only metadata is requested.
+//! at intervals. Changes of definitions cause a discovery, so that new kinds appear at once. Of Secrets, only metadata
+//! is requested.
 
 use crate::kind::{Discover, Kind};
 use crate::secret::hide_values;
@@ -18,14 +19,16 @@ use serde_json::Value;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// Number of objects of one page of a list.
 const PAGE: usize = 500;
-/// Interval of discovery, which finds new kinds.
+/// Interval of discovery, for kinds whose definitions the user may not watch.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
+/// Delay of a discovery after a change of a definition, which may be one of many, and is served a little later.
+const DISCOVERY_DELAY: Duration = Duration::from_millis(500);
 /// Interval of lists of kinds that cannot be watched, and of kinds that the user may not list.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum and maximum delay after a failure.
@@ -46,17 +49,23 @@ pub(crate) struct Watcher {
     /// The only namespace whose objects are listed; empty for all.
     pub(crate) namespace: String,
     pub(crate) lists: Arc<Semaphore>,
+    /// Notified of changes of definitions.
+    pub(crate) definitions: Arc<Notify>,
 }
 
 impl Watcher {
     pub(crate) fn new(client: Client, store: Arc<Store>, clock: Clock, namespace: String) -> Self {
-        Self { client, store, clock, namespace, lists: Arc::new(Semaphore::new(MAX_LISTS)) }
+        let lists = Arc::new(Semaphore::new(MAX_LISTS));
+        Self { client, store, clock, namespace, lists, definitions: Arc::default() }
     }
 
     /// Watches all kinds, also those that are added later. Never returns.
     pub(crate) async fn run(self, discover: &dyn Discover) {
-        let mut tasks = JoinSet::new();
+        let (mut tasks, definitions) = (JoinSet::new(), self.definitions.clone());
         loop {
+            let mut changed = pin!(definitions.notified());
+            // Registered before the discovery, so that no change is missed.
+            changed.as_mut().enable();
             match discover.kinds().await {
                 Ok(kinds) => {
                     for kind in kinds.into_iter().filter(|kind| !kind.is_unwatched()) {
@@ -67,7 +76,9 @@ impl Watcher {
                 }
                 Err(error) => tracing::warn!(error, "cannot discover the kinds of the cluster"),
             }
-            sleep(DISCOVERY_INTERVAL).await;
+            if timeout(DISCOVERY_INTERVAL, changed).await.is_ok() {
+                sleep(DISCOVERY_DELAY).await;
+            }
         }
     }
 
@@ -101,7 +112,13 @@ impl Watcher {
                 self.store.fail(index, &message(&error), matches!(code, 401 | 403));
             }
             backoff = (backoff * 2).min(BACKOFF.1);
-            sleep(delay).await;
+            if code == 404 {
+                // A definition of the same name may be created again.
+                let _ = timeout(delay, self.definitions.notified()).await;
+                sleep(DISCOVERY_DELAY).await;
+            } else {
+                sleep(delay).await;
+            }
         }
     }
 
@@ -117,6 +134,9 @@ impl Watcher {
             let token = text(&list["metadata"]["continue"]);
             if token.is_empty() {
                 self.store.replace(index, objects, &self.now());
+                if kind.is_definition() {
+                    self.definitions.notify_waiters();
+                }
                 return Ok(text(&list["metadata"]["resourceVersion"]).to_owned());
             }
             let token: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
@@ -145,6 +165,9 @@ impl Watcher {
         while let Ok(event) = timeout(WATCH_TIMEOUT, events.try_next()).await {
             let Some(event) = event? else { break };
             received = true;
+            if kind.is_definition() && !matches!(event, WatchEvent::Bookmark(_)) {
+                self.definitions.notify_waiters();
+            }
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     text(&object["metadata"]["resourceVersion"]).clone_into(version);

@@ -12,7 +12,7 @@ use crate::trace::hash_of;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The result of one schedule.
 #[derive(Clone, Debug)]
@@ -38,12 +38,22 @@ pub(crate) struct Evaluator {
     references: Mutex<BTreeMap<Schedule, Arc<Reference>>>,
     outcomes: Mutex<BTreeMap<Schedule, Arc<Outcome>>>,
     runs: AtomicUsize,
+    stop: Arc<AtomicBool>,
 }
 
 impl Evaluator {
     pub(crate) fn new(stage: Stage, invariants: Vec<Invariant>, checks: BTreeMap<String, Check>) -> Self {
-        let (references, outcomes) = Default::default();
-        Self { stage, invariants, checks, references, outcomes, runs: AtomicUsize::new(0) }
+        let (references, outcomes, stop) = Default::default();
+        Self { stage, invariants, checks, references, outcomes, runs: AtomicUsize::new(0), stop }
+    }
+
+    /// Sets the flag that stops evaluations of several schedules.
+    pub(crate) fn with_stop(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Returns the number of runs so far.
@@ -125,13 +135,13 @@ impl Evaluator {
         violations
     }
 
-    /// Evaluates schedules on several threads. The results are in the order of the schedules.
+    /// Evaluates schedules on several threads, until it is stopped. The results are in the order of the schedules.
     pub(crate) fn evaluate_all(&self, schedules: &[Schedule], threads: usize) -> Vec<Evaluation> {
         let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
         std::thread::scope(|scope| {
             for _ in 0..threads.clamp(1, schedules.len().max(1)) {
                 scope.spawn(|| {
-                    loop {
+                    while !self.is_stopped() {
                         let n = next.fetch_add(1, Ordering::Relaxed);
                         let Some(schedule) = schedules.get(n) else { return };
                         let evaluation = self.evaluate(schedule);

@@ -117,6 +117,9 @@ impl<'a> Exploration<'a> {
     pub(crate) fn run(mut self, report: &mut Report) {
         self.search(report);
         report.schedules = self.tried.len();
+        if !self.found.is_empty() {
+            self.report_progress(true);
+        }
         for (violation, original, schedules, found_after) in std::mem::take(&mut self.found) {
             let mut found = self.shrunk(&violation, &original);
             (found.schedules, found.found_after) = (schedules, found_after);
@@ -210,7 +213,7 @@ impl<'a> Exploration<'a> {
                 self.tried.insert(evaluation.schedule.clone());
                 self.record(evaluation);
             }
-            self.settings.on_progress.iter().for_each(|callback| callback(&self.progress()));
+            self.report_progress(false);
             if !self.found.is_empty() || left < chunk.len() {
                 return true;
             }
@@ -221,6 +224,7 @@ impl<'a> Exploration<'a> {
     /// Returns the number of schedules that the budget leaves.
     fn left(&self) -> usize {
         match self.settings.budget {
+            _ if self.evaluator.is_stopped() => 0,
             Budget::Schedules(count) => count.saturating_sub(self.tried.len()),
             Budget::Time(time) if self.searching_since.elapsed() < time => usize::MAX,
             Budget::Time(_) => 0,
@@ -243,13 +247,17 @@ impl<'a> Exploration<'a> {
             })
     }
 
-    fn progress(&self) -> Progress {
-        Progress {
+    fn report_progress(&self, is_shrinking: bool) {
+        let Some(callback) = &self.settings.on_progress else { return };
+        let text = |violation: &Violation| format!("{}: {}: {}", violation.oracle, violation.object, violation.text);
+        callback(&Progress {
             schedules: self.tried.len(),
             findings: self.found.len(),
             sites: self.coverage.cells.values().map(BTreeSet::len).sum(),
             elapsed: self.watch.elapsed(),
-        }
+            violations: self.found.iter().map(|(violation, ..)| text(violation)).collect(),
+            is_shrinking,
+        });
     }
 
     /// Returns true if a violation happens again. Runs of operators in this process are equal.
@@ -284,9 +292,9 @@ impl<'a> Exploration<'a> {
 
     /// Runs a schedule three times, and reports how often it shows the violation.
     fn repeated(&self, violation: &Violation, schedule: &Schedule, original: &Schedule) -> Finding {
-        let runs = 1 + CONFIRMATIONS;
-        let (mut seen, mut shown) = (0, None);
-        for _ in 0..runs {
+        let (mut seen, mut runs, mut shown) = (0, 0, None);
+        while runs <= CONFIRMATIONS && (runs == 0 || !self.evaluator.is_stopped()) {
+            runs += 1;
             let (outcome, violations) = self.evaluator.assess(schedule, false);
             if let Some(again) = violations.iter().find(|known| known.is_like(violation)) {
                 seen += 1;
@@ -337,6 +345,10 @@ pub struct Progress {
     pub sites: usize,
     /// Time since the start.
     pub elapsed: Duration,
+    /// The violations, as rule, object and text.
+    pub violations: Vec<String>,
+    /// True after the search, while the schedules of the violations are shrunk.
+    pub is_shrinking: bool,
 }
 
 /// Callback for the progress.

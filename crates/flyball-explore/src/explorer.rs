@@ -22,6 +22,7 @@ use flyball_cluster::{Controller, Controllers, Program};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -86,6 +87,7 @@ pub struct Explorer {
     schedule: Option<String>,
     regressions: Vec<String>,
     on_progress: Option<Arc<OnProgress>>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Explorer {
@@ -122,6 +124,7 @@ impl Explorer {
             schedule: None,
             regressions: Vec::new(),
             on_progress: None,
+            stop: Arc::default(),
         }
     }
 
@@ -233,6 +236,12 @@ impl Explorer {
     /// Sets a callback for the progress of the search.
     pub fn on_progress(mut self, callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Arc::new(callback));
+        self
+    }
+
+    /// Sets a flag that ends the search early, as the end of the budget does. Runs that have begun are finished.
+    pub fn stop_flag(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.stop = flag;
         self
     }
 
@@ -396,7 +405,7 @@ impl Explorer {
             }
         }
         insert(&mut stage, &all);
-        Ok(Evaluator::new(stage, self.invariants.clone(), checks))
+        Ok(Evaluator::new(stage, self.invariants.clone(), checks).with_stop(self.stop.clone()))
     }
 
     fn default_scenario(&self, stage: &Stage) -> Result<Scenario, StageError> {

@@ -318,7 +318,7 @@ fn output_lines(output: &[(Duration, String)]) -> Vec<String> {
 }
 
 fn fault_line(fault: &Occurrence) -> String {
-    format!("  {} ✱     FAULT          {} at {}", time(fault.at), fault.fault, fault.site)
+    format!("  {} ✱       FAULT          {} at {}", time(fault.at), fault.fault, fault.site)
 }
 
 fn change_line(change: &Change, name: &str, concerns: bool) -> String {

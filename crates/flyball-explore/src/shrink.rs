@@ -44,7 +44,7 @@ impl<'a> Shrinker<'a> {
 
     /// Replaces the best schedule by a candidate, if the violation is the same.
     fn accept(&mut self, best: &mut Schedule, candidate: Schedule) -> bool {
-        if self.runs >= MAX_RUNS || candidate == *best {
+        if self.runs >= MAX_RUNS || candidate == *best || self.evaluator.is_stopped() {
             return false;
         }
         self.runs += 1;

@@ -18,8 +18,9 @@ pub(crate) struct EmbeddedCluster {
     pub(crate) kubeconfig: PathBuf,
     /// Its URL.
     pub(crate) url: String,
+    cluster: Cluster,
     // Both are removed when this is dropped.
-    _folder: PrivateDirectory,
+    _folder: Option<PrivateDirectory>,
     _tasks: JoinSet<()>,
 }
 
@@ -29,24 +30,43 @@ impl EmbeddedCluster {
     pub(crate) async fn start(name: &str, nodes: u32) -> Result<Self> {
         let folder = PrivateDirectory::new(name)?;
         let kubeconfig = folder.path().join("kubeconfig");
-        let options = Options::system().context("cannot start a cluster")?;
-        let endpoint = Endpoint::bind(0, &options.clock).await.context("cannot start a cluster")?;
-        let cluster = Cluster::new(endpoint.aggregating(options)).with_certificate(endpoint.certificate());
-        kubeconfig::write(&kubeconfig, &endpoint.kubeconfig(name))?;
+        let (endpoint, options) = bind().await?;
+        let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
         if nodes > 0 {
             let nodes = Nodes::new("node", usize::try_from(nodes).unwrap_or(usize::MAX));
             nodes.add_to(&cluster.admin()).await.context("cannot add nodes")?;
         }
+        Ok(Self { _folder: Some(folder), ..Self::serve(cluster, endpoint, name, kubeconfig).await? })
+    }
+
+    /// Starts a copy of the control plane in its current state. Its kubeconfig is written to this path.
+    pub(crate) async fn fork(&self, name: &str, kubeconfig: PathBuf) -> Result<Self> {
+        let (endpoint, options) = bind().await?;
+        let cluster = self.cluster.fork(options).with_certificate(endpoint.certificate());
+        Self::serve(cluster, endpoint, name, kubeconfig).await
+    }
+
+    async fn serve(cluster: Cluster, endpoint: Endpoint, name: &str, kubeconfig: PathBuf) -> Result<Self> {
+        kubeconfig::write(&kubeconfig, &endpoint.kubeconfig(name))?;
         let url = endpoint.url();
         let mut tasks = JoinSet::new();
         let controllers = cluster.clone();
         tasks.spawn(async move { controllers.run(&Controllers::all()).await });
+        let served = cluster.clone();
         tasks.spawn(async move {
-            if let Err(error) = endpoint.serve(&cluster, pending()).await {
+            if let Err(error) = endpoint.serve(&served, pending()).await {
                 tracing::error!(%error, "cannot serve");
             }
         });
         let config = config_of(&kubeconfig, None).await?;
-        Ok(Self { config, kubeconfig, url, _folder: folder, _tasks: tasks })
+        Ok(Self { config, kubeconfig, url, cluster, _folder: None, _tasks: tasks })
     }
+}
+
+/// Binds a free port, and returns the options of a server behind it.
+async fn bind() -> Result<(Endpoint, Options)> {
+    let options = Options::system().context("cannot start a cluster")?;
+    let endpoint = Endpoint::bind(0, &options.clock).await.context("cannot start a cluster")?;
+    let options = endpoint.aggregating(options);
+    Ok((endpoint, options))
 }

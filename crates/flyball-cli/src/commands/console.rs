@@ -88,36 +88,59 @@ impl Discover for Discovery {
     }
 }
 
+/// A console that listens.
+pub(super) struct BoundConsole {
+    console: Console,
+    discovery: Discovery,
+    report: Report,
+}
+
+impl BoundConsole {
+    /// Binds the port on loopback. Requests have the rights of this client.
+    pub(super) async fn bind(client: kube::Client, settings: Settings, hint: &str) -> Result<Self> {
+        let write = settings.write;
+        let console = Console::bind(client.clone(), settings).await.context("cannot serve the console");
+        let console = console.map_err(|error| error.hint(hint))?;
+        let report = Report { url: console.url(), write };
+        Ok(Self { console, discovery: Discovery(client), report })
+    }
+
+    /// Prints the address, with the token.
+    pub(super) fn print(&self, output: Option<Output>) -> Result<()> {
+        if let Some(output) = output {
+            return output.print_next(&self.report);
+        }
+        print_line(&format!("console at {}", self.report.url));
+        if self.report.write {
+            print_labeled("warning", "the page may write; everyone who has this address has your rights");
+        }
+        Ok(())
+    }
+
+    /// Serves the page. Never returns.
+    pub(super) async fn run(self) {
+        self.console.run(&self.discovery).await;
+    }
+}
+
 pub(crate) fn cmd_console(args: &ConsoleArgs) -> Result<()> {
     block_on_threads(async {
         let stop = stop_signal()?;
         let mut operators = addresses(args)?;
         let config = args.context.config().await?;
         let cluster = config.cluster_url.to_string();
-        let connection = args.context.connect().await?;
+        let client = args.context.connect().await?.client;
         if operators.is_empty() {
-            operators = local_addresses(&connection.client).await;
+            operators = local_addresses(&client).await;
         }
         let context = args.context.context.clone().unwrap_or_default();
-        let (port, write) = (args.port, args.write);
+        let (port, write, explorer) = (args.port, args.write, None);
         let (namespace, clock) = (args.namespace.clone(), Clock::system());
-        let settings = Settings { port, write, namespace, cluster, context, operators, clock };
-        let console = Console::bind(connection.client.clone(), settings).await;
-        let console = console.context("cannot serve the console");
-        let console = console.map_err(|error| error.hint("pass another port, or none: --port 0"))?;
-        let report = Report { url: console.url(), write };
-        match args.output {
-            Some(output) => output.print_next(&report)?,
-            None => {
-                print_line(&format!("console at {}", report.url));
-                if write {
-                    print_labeled("warning", "the page may write: everyone who has this address has your permissions");
-                }
-            }
-        }
-        let discovery = Discovery(connection.client);
+        let settings = Settings { port, write, namespace, cluster, context, operators, explorer, clock };
+        let console = BoundConsole::bind(client, settings, "pass another port, or none: --port 0").await?;
+        console.print(args.output)?;
         tokio::select! {
-            () = console.run(&discovery) => {}
+            () = console.run() => {}
             _ = stop => {}
         }
         Ok(())

@@ -2,6 +2,8 @@
 //!
 //! The operator runs as a service account with only the roles of its manifests, as in its pod.
 
+mod console;
+mod explorations;
 mod log;
 mod status;
 
@@ -18,6 +20,7 @@ use crate::operator::process::stop_signal;
 use crate::project::enter_project;
 use crate::render::terminal::{self, Style, paint, print_labeled, print_line, set_status_line};
 use clap::Args;
+use console::ConsoleSettings;
 use log::Log;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -32,6 +35,7 @@ use std::sync::Arc;
 #[command(after_help = "Examples:
   flyball dev                               the project in this directory, on its own control plane
   flyball dev --samples config/samples/small.yaml
+  flyball dev --console --write             with a page in a browser, which may write
   flyball dev --no-cluster                  on the cluster of the current context
   flyball dev --program ./site-operator -- --namespace default
 
@@ -51,6 +55,13 @@ pub(crate) struct DevArgs {
     /// Do not apply samples
     #[arg(long, conflicts_with = "samples")]
     no_samples: bool,
+    /// Serve a page that shows the cluster and the operator in a browser, as `flyball console` does; on a free port
+    /// unless one is given
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    console: Option<u16>,
+    /// Permit the page of --console to write objects, and to explore faults with the samples
+    #[arg(long, requires = "console")]
+    write: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
     #[command(flatten)]
@@ -80,7 +91,8 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let folder = PrivateDirectory::new("flyball-dev-operator")?;
     let is_elsewhere =
         args.no_cluster || args.connection.cluster.kubeconfig.is_some() || args.connection.cluster.context.is_some();
-    let own = if is_elsewhere { None } else { Some(EmbeddedCluster::start("flyball-dev", args.nodes).await?) };
+    let own =
+        if is_elsewhere { None } else { Some(Arc::new(EmbeddedCluster::start("flyball-dev", args.nodes).await?)) };
     let config = match &own {
         Some(own) => {
             print_line(&format!("control plane ready at {}, in another terminal:", own.url));
@@ -103,6 +115,16 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     print_line(&format!("metrics at {}", metrics::url(&metrics_address)));
     operator.configure_as_pod(config, folder.path().join("kubeconfig"), &metrics_address, "0");
     (operator.samples, operator.reload) = (samples, Reload::Always);
+    let console = match args.console {
+        None => None,
+        Some(port) => {
+            let context = if own.is_some() { Some("flyball dev".to_owned()) } else { args.connection.cluster.context };
+            let (write, context) = (args.write, context.unwrap_or_default());
+            let (folder, own) = (folder.path(), own.clone());
+            let page = ConsoleSettings { port, write, context, cluster: &url, folder, own };
+            Some(page.start(&mut operator, &metrics_address).await?)
+        }
+    };
     if own.is_none() {
         operator.created = Some(begin(&operator.connection, &url).await?);
     }
@@ -111,18 +133,25 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
         biased;
         result = operator.run(&mut stop) => result,
         result = status::show(&metrics_address, &log) => result,
+        () = console::serve(console) => unreachable!("the console is served forever"),
     };
     set_status_line("");
     if let Some(created) = operator.created.take() {
-        print_line(&paint(Style::Faint, "cleaning up"));
-        let again = stop_signal()?;
-        tokio::select! {
-            biased;
-            () = remove(&operator.connection, created.parts()) => created.end(),
-            () = again => print_labeled("note", "cleanup is incomplete; the next `flyball dev` on this cluster finishes it"),
-        }
+        clean_up(&operator.connection, created).await?;
     }
     result
+}
+
+/// Deletes the objects that this command created, until a second signal.
+async fn clean_up(connection: &Connection, created: CreatedObjects) -> Result<()> {
+    print_line(&paint(Style::Faint, "cleaning up"));
+    let again = stop_signal()?;
+    tokio::select! {
+        biased;
+        () = remove(connection, created.parts()) => created.end(),
+        () = again => print_labeled("note", "cleanup is incomplete; the next `flyball dev` on this cluster finishes it"),
+    }
+    Ok(())
 }
 
 /// Creates the record of created objects, including those of killed commands, which are removed at the end as well.

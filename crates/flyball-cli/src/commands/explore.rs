@@ -23,13 +23,14 @@ use std::time::Duration;
 /// schedule of faults that shows it.
 ///
 /// In a project in Rust, runs the tests whose names begin with explore_, which simulate the operator in virtual time.
-/// In a project with a watches.yaml, and with --exec, runs the operator as a process in real time; its language does
-/// not matter. The process gets a kubeconfig in KUBECONFIG, and free ports in PORT1 to PORT4.
+/// In a project with a watches.yaml, with --program and with --exec, runs the operator as a process in real time; its
+/// language does not matter. The process gets a kubeconfig in KUBECONFIG, and free ports in PORT1 to PORT4.
 ///
 /// Exits with 1 if a rule is violated, and with 2 if the operator cannot be explored.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball explore                                the project in this directory
+  flyball explore --program target/debug/site-operator --samples config/samples
   flyball explore --exec 'python3 operator.py' --crds crds --samples samples
   flyball explore --exec './manager --metrics-bind-address :$PORT1' --crds config/crd --samples config/samples \\
     --rbac config/rbac --wait condition=Ready --budget 5m
@@ -37,8 +38,11 @@ use std::time::Duration;
   flyball explore --keep leak                    adds the schedules of findings to explore.txt")]
 pub(crate) struct ExploreArgs {
     /// Start the operator with this command of the shell
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "program")]
     exec: Option<String>,
+    /// Run this program built with Flyball, or the operator of this watches.yaml, with its own CRDs and roles
+    #[arg(long, value_name = "FILE")]
+    program: Option<Program>,
     /// Apply and delete the objects of this file or directory; may be repeated. Defaults to `samples` or
     /// `config/samples`
     #[arg(long, value_name = "PATH", conflicts_with = "scenario")]
@@ -83,7 +87,7 @@ pub(crate) struct ExploreArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
-    /// Arguments of cargo test, in a project in Rust
+    /// Arguments of cargo test, or of --program
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -115,7 +119,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn cmd_explore(args: &ExploreArgs) -> Result<ExitCode> {
     let kept = kept::read(Path::new(kept::FILE))?;
-    let program = Program::here().filter(|_| args.exec.is_none());
+    let program = args.program.clone().or_else(Program::here).filter(|_| args.exec.is_none());
     let reports = match (&args.exec, program) {
         (Some(exec), _) => process::explore(args, process::Source::Shell(exec), kept)?,
         (None, Some(program)) => process::explore(args, process::Source::Program(&program), kept)?,

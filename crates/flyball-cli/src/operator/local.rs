@@ -53,6 +53,9 @@ pub(crate) enum Reload {
     Always,
 }
 
+/// Callback for started programs.
+pub(crate) type OnStart = dyn Fn(&Program, &BTreeMap<String, String>) + Send + Sync;
+
 /// An operator on this machine.
 pub(crate) struct LocalOperator {
     pub(crate) args: LocalArgs,
@@ -70,6 +73,8 @@ pub(crate) struct LocalOperator {
     pub(crate) sinks: LineSinks,
     /// Do not print applied objects.
     pub(crate) quiet: bool,
+    /// Called with each program that is started, and its environment variables.
+    pub(crate) on_start: Option<Box<OnStart>>,
     /// Objects created in the cluster, in order, if tracked.
     pub(crate) created: Option<CreatedObjects>,
     account: Option<Account>,
@@ -143,6 +148,7 @@ impl LocalOperator {
             reload: Reload::Never,
             sinks: LineSinks::default(),
             quiet: false,
+            on_start: None,
             created: None,
             current: None,
             applied: Vec::new(),
@@ -285,6 +291,7 @@ impl LocalOperator {
                 *running = None;
             }
             *running = Some(self.start(&program, &variables)?);
+            self.on_start.iter().for_each(|callback| callback(&program, &variables));
             self.current = current;
             if let (Some(address), Some(cluster)) =
                 (self.metrics_address.take(), cluster_id(&self.connection.client).await)

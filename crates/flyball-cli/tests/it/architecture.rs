@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("scorecard", &["cluster", "error", "operator"]),
     ("testing", &["error", "render", "scorecard"]),
     ("cases", &["cluster", "error", "files", "operator"]),
-    ("explore", &["cluster", "error", "files"]),
+    ("explore", &["cluster", "error", "files", "operator"]),
     ("why", &["cluster", "error", "operator", "render", "web"]),
     (
         "commands",

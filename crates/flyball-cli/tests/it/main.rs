@@ -8,6 +8,7 @@ mod catalogs;
 mod chaos;
 mod charts;
 mod cluster;
+mod console;
 mod data_dir;
 mod demo;
 mod deploy;

@@ -6,6 +6,7 @@ use flyball_architecture::Sources;
 const LAYERS: &[(&str, &[&str])] = &[
     ("access", &[]),
     ("assets", &[]),
+    ("explore", &[]),
     ("kind", &[]),
     ("secret", &[]),
     ("summary", &[]),
@@ -15,11 +16,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("operators", &["object", "summary"]),
     ("store", &["kind", "summary"]),
     ("controllers", &["object", "operators", "summary"]),
+    ("performance", &["controllers", "object", "operators", "summary"]),
     ("permissions", &["operators", "summary"]),
     ("timeline", &["fields", "object", "operators", "store", "summary"]),
     ("causality", &["object", "operators", "store", "summary", "timeline"]),
     ("watch", &["kind", "secret", "store", "summary"]),
-    ("shared", &["operators", "store"]),
+    ("shared", &["explore", "operators", "store"]),
     ("stream", &["shared"]),
     (
         "answers",
@@ -30,6 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kind",
             "object",
             "operators",
+            "performance",
             "permissions",
             "shared",
             "store",
@@ -38,7 +41,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "watch",
         ],
     ),
-    ("server", &["access", "actions", "answers", "assets", "kind", "operators", "shared", "stream", "watch"]),
+    (
+        "server",
+        &["access", "actions", "answers", "assets", "explore", "kind", "operators", "shared", "stream", "watch"],
+    ),
 ];
 
 #[test]

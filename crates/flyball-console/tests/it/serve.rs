@@ -1,13 +1,17 @@
 //! A console of an embedded control plane, by HTTP.
 
 use flyball_cluster::{Cluster, Options};
-use flyball_console::{Address, Console, Discover, Kind, Settings};
+use flyball_console::{
+    Address, Console, Discover, ExplorationState, Explore, ExploreError, ExploreRequest, Kind, Settings,
+};
 use flyball_core::Clock;
+use flyball_core::time::rfc3339_micro;
 use kube::Client;
 use serde_json::{Value, json};
 use std::future::{Future, ready};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +37,28 @@ impl Discover for Kinds {
     }
 }
 
+/// Explorations that record the requests of the page, and reject a second search.
+#[derive(Debug, Default)]
+struct Requests(Mutex<Vec<ExploreRequest>>);
+
+impl Explore for Requests {
+    fn state(&self) -> ExplorationState {
+        ExplorationState { program: HOSTILE.into(), samples: vec!["site.yaml".into()], ..ExplorationState::default() }
+    }
+
+    fn request(&self, request: ExploreRequest) -> Result<(), ExploreError> {
+        let mut known = self.0.lock().expect("not poisoned");
+        match &request {
+            ExploreRequest::Search { .. } if known.contains(&request) => Err(ExploreError::Busy),
+            ExploreRequest::Replay { schedule, .. } => Err(ExploreError::Invalid(format!("{schedule:?}: no seed"))),
+            _ => {
+                known.push(request);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// A running console.
 struct Page {
     url: Url,
@@ -41,10 +67,14 @@ struct Page {
 
 impl Page {
     async fn start(write: bool, operators: Vec<Address>) -> Self {
+        Self::start_with(write, operators, None).await
+    }
+
+    async fn start_with(write: bool, operators: Vec<Address>, explorer: Option<Arc<dyn Explore>>) -> Self {
         let cluster = Cluster::new(Options::system().expect("randomness"));
         let client = cluster.admin();
         let (cluster, context, clock) = (String::new(), "test".into(), Clock::system());
-        let settings = Settings { port: 0, write, namespace: None, cluster, context, operators, clock };
+        let settings = Settings { port: 0, write, namespace: None, cluster, context, operators, explorer, clock };
         let console = Console::bind(client.clone(), settings).await.expect("a free port");
         let url = Url::parse(&console.url()).expect("a URL");
         tokio::spawn(async move { console.run(&Kinds).await });
@@ -79,10 +109,15 @@ impl Page {
     }
 
     async fn write(&self, action: &str, id: &str) -> String {
+        self.post("/api/act", &json!({"action": action, "id": id})).await
+    }
+
+    /// Sends a write, and returns the first line of the response.
+    async fn post(&self, path: &str, body: &Value) -> String {
         let origin = format!("origin: http://{}\r\n", self.address());
-        let body = json!({"action": action, "id": id}).to_string();
         let mut text = String::new();
-        self.send("POST", "/api/act", &origin, &body).await.read_to_string(&mut text).await.expect("a response");
+        let mut stream = self.send("POST", path, &origin, &body.to_string()).await;
+        stream.read_to_string(&mut text).await.expect("a response");
         text.lines().next().unwrap_or_default().to_owned()
     }
 
@@ -244,4 +279,70 @@ async fn operator_that_answers_nonsense_is_an_error_of_that_operator() {
     // The rest works.
     assert_eq!(page.get("/api/permissions?namespace=default").await["error"], "");
     assert!(page.get("/api/causality").await["bursts"].is_array());
+}
+
+#[tokio::test]
+async fn explorations_need_an_explorer_and_the_right_to_write() {
+    let (search, stop) = (json!({"action": "search", "seconds": 60}), json!({"action": "stop"}));
+    let page = Page::start(true, Vec::new()).await;
+    assert_eq!(page.post("/api/explore", &search).await, "HTTP/1.1 404 Not Found");
+    assert!(page.get("/api/exploration").await["error"].as_str().is_some_and(|error| error.contains("flyball dev")));
+    for write in [false, true] {
+        let requests = Arc::new(Requests::default());
+        let page = Page::start_with(write, Vec::new(), Some(requests.clone())).await;
+        assert_eq!(page.get("/api/exploration").await["program"], HOSTILE, "text of others, in JSON");
+        if !write {
+            assert_eq!(page.post("/api/explore", &search).await, "HTTP/1.1 403 Forbidden");
+            assert_eq!(requests.0.lock().expect("not poisoned").len(), 0);
+            continue;
+        }
+        assert_eq!(page.post("/api/explore", &search).await, "HTTP/1.1 200 OK");
+        assert_eq!(page.post("/api/explore", &search).await, "HTTP/1.1 409 Conflict");
+        let invalid = json!({"action": "replay", "schedule": "default"});
+        assert_eq!(page.post("/api/explore", &invalid).await, "HTTP/1.1 400 Bad Request");
+        assert_eq!(page.post("/api/explore", &json!({"action": "exec"})).await, "HTTP/1.1 400 Bad Request");
+        assert_eq!(page.post("/api/explore", &stop).await, "HTTP/1.1 200 OK");
+        let known = requests.0.lock().expect("not poisoned").clone();
+        let expected = ExploreRequest::Search { sample: String::new(), seconds: 60 };
+        assert_eq!(known, [expected, ExploreRequest::Stop {}]);
+    }
+}
+
+#[tokio::test]
+async fn performance_is_measured_by_operator_and_kind() {
+    let now = Clock::system().now();
+    let kind = json!({"group": "example.com", "version": "v1", "kind": "Site"});
+    let state = json!({"operator": "site-operator", "started": rfc3339_micro(now), "stores": [],
+        "controllers": [{"name": "site", "group": "example.com", "kind": "Site", "ledger": {"bytes": 9, "dropped": 0}}]});
+    let reconciles = json!({"omitted": 0, "reconciles": [{"id": "1", "controller": "site", "began": rfc3339_micro(now),
+        "took": 0.5, "outcome": "success", "object": {"group": "example.com", "kind": "Site", "name": HOSTILE},
+        "writes": [{"verb": "apply", "object": kind, "result": "changed"}], "fromServer": true}]});
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = Url::parse(&format!("http://{}/", listener.local_addr().expect("an address"))).expect("a URL");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut bytes = [0; 1024];
+            let read = stream.read(&mut bytes).await.unwrap_or_default();
+            let is_list = String::from_utf8_lossy(&bytes[..read]).contains("/reconciles?");
+            let body = if is_list { reconciles.to_string() } else { state.to_string() };
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+        }
+    });
+    let page = Page::start(false, vec![Address { url, token: None, authority: None }]).await;
+    let measured = async {
+        loop {
+            let described = page.get("/api/performance").await;
+            if described["operators"][0]["total"]["reconciles"] == 1 {
+                return described["operators"][0].clone();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let operator = timeout(Duration::from_secs(30), measured).await.expect("a reconcile");
+    assert_eq!((&operator["name"], &operator["since"]), (&json!("site-operator"), &json!(rfc3339_micro(now))));
+    let site = &operator["kinds"][0];
+    assert_eq!((&site["kind"], &site["amounts"]), (&json!("Site"), &operator["total"]));
+    assert_eq!((&site["amounts"]["apiCalls"], &site["amounts"]["microseconds"]), (&json!(2), &json!(500_000)));
+    assert_eq!(site["objects"][0]["object"]["name"], HOSTILE);
 }

@@ -92,7 +92,7 @@ function Graph({ burst, selected, onSelect, onOpen }) {
             transform=${`translate(${places[at].x} ${places[at].y})`} onClick=${() => onSelect(at)} onDblClick=${() => onOpen(node)}>
             <title>${`${clock(node.time)} ${first}\n${second}${node.reconcile ? '' : ` by ${node.by || 'unknown'}`}`}</title>
             <rect width=${BOX.width} height=${BOX.height} rx=${node.reconcile ? 23 : 5} />
-            <text x="14" y="19" class="first">${shorten(first, 22)}</text><text x="14" y="35" class="second">${shorten(second, 27)}</text></g>`;
+            <text x="14" y="19" class="first">${shorten(first, 22)}</text><text x="14" y="35" class="second">${shorten(second, 25)}</text></g>`;
         })}
       </g>
     </svg></div>`;

@@ -8,7 +8,7 @@ import { useSize } from './react.js';
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /**
- * `times` are seconds; `series` are `{label, values, tone, bars}`. `format` formats a value. `summary` describes the
+ * `times` are seconds; `series` are `{label, values, tone, bars, dash}`. `format` formats a value. `summary` describes the
  * chart to readers that do not see it.
  */
 export function Chart({ title, times, series, format, theme, summary, height = 132 }) {
@@ -31,7 +31,7 @@ export function Chart({ title, times, series, format, theme, summary, height = 1
         { ...axis, size: 58, space: 34, values: (_, splits) => splits.map((value) => format(value)) },
       ],
       series: [{}, ...series.map((one) => ({
-        label: one.label, stroke: color(one.tone), width: one.bars ? 0 : 1.75, fill: one.bars ? color(one.tone) : undefined,
+        label: one.label, stroke: color(one.tone), width: one.bars ? 0 : 1.75, dash: one.dash, fill: one.bars ? color(one.tone) : undefined,
         paths: one.bars ? uPlot.paths.bars({ size: [0.8, 24], align: 1 }) : undefined, points: { show: one.bars ? false : undefined, size: 4 }, spanGaps: true,
       }))],
     }, latest.current, box.current);

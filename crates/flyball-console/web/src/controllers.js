@@ -3,6 +3,7 @@
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { Chart } from './chart.js';
+import { Hint } from './hint.js';
 import { since } from './live.js';
 import { List } from './list.js';
 import { ObjectName, Pill, Problem, Table, Tabs, Tile } from './parts.js';
@@ -23,7 +24,7 @@ function Charts({ history, theme }) {
     <${Chart} title="Reconciles per 15 s" times=${times} theme=${theme} format=${(value) => (Number.isInteger(value) ? value : '')} summary=${rate}
       series=${[{ label: 'all', values: history.counts, tone: 'accent', bars: true }, { label: 'errors', values: history.errors, tone: 'bad', bars: true }]} />
     <${Chart} title="Duration" times=${times} theme=${theme} format=${duration} summary=${`median ${duration(history.p50)}, 99th percentile ${duration(history.p99)}`}
-      series=${[{ label: 'median', values: history.median, tone: 'accent' }, { label: 'p99', values: history.slow, tone: 'warning' }]} />
+      series=${[{ label: 'median', values: history.median, tone: 'accent' }, { label: 'p99', values: history.slow, tone: 'warning', dash: [3, 3] }]} />
   </div>`;
 }
 
@@ -169,7 +170,3 @@ function Operator({ operator }) {
       <dt>Answered</dt><dd>${operator.answered ? `${age(since(operator.answered))} ago` : 'never'}</dd></dl>
     ${state?.stores ? html`<${Stores} stores=${state.stores} />` : null}</div>`;
 }
-
-const Hint = () => html`<div class="hint"><p><b>No operator is connected.</b> Queues, charts and causes of reconciles come from operators built with Flyball, at the address of their metrics:</p>
-  <pre tabIndex="0">flyball console --operator http://127.0.0.1:8080</pre>
-  <p>Objects, timelines and leases work without it, on any cluster.</p></div>`;

@@ -68,6 +68,11 @@ export async function act(action, id) {
   await send('/api/act', { method: 'POST', body, headers: { 'content-type': 'application/json' } });
 }
 
+/** Starts or stops an exploration. */
+export async function explore(request) {
+  await send('/api/explore', { method: 'POST', body: JSON.stringify(request), headers: { 'content-type': 'application/json' } });
+}
+
 function apply(event, data) {
   if (event === 'status') {
     live.status = data;

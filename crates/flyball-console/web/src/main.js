@@ -5,20 +5,25 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Causes } from './causes.js';
 import { Controllers } from './controllers.js';
+import { Explore } from './explore.js';
 import { connect, live } from './live.js';
 import { ObjectView } from './object.js';
 import { Objects, toggleUnready } from './objects.js';
+import { Performance } from './performance.js';
 import { Permissions } from './permissions.js';
 import { useLatest, useLive } from './react.js';
 import { address, go, route } from './route.js';
 
 const VIEWS = [
   { id: 'objects', label: 'Objects', key: 'o' }, { id: 'controllers', label: 'Controllers', key: 'c' },
-  { id: 'causes', label: 'Causes', key: 'a' }, { id: 'permissions', label: 'Permissions', key: 'p' },
+  { id: 'performance', label: 'Performance', key: 'f' }, { id: 'causes', label: 'Causes', key: 'a' },
+  { id: 'permissions', label: 'Permissions', key: 'p' }, { id: 'explore', label: 'Explore', key: 'e' },
 ];
-const KEYS = [
+/** The views of this console: explorations belong to `flyball dev`. */
+const views = () => VIEWS.filter((view) => view.id !== 'explore' || live.status?.explores);
+const keys = () => [
   ['/', 'filter'], ['↑ ↓', 'select; also j, k, Home, End, Page keys'], ['← →', 'collapse and expand; along edges of the graph'],
-  ['Enter', 'open'], ['Esc', 'close, clear, back'], ...VIEWS.map((view) => [`g ${view.key}`, view.label.toLowerCase()]),
+  ['Enter', 'open'], ['Esc', 'close, clear, back'], ...views().map((view) => [`g ${view.key}`, view.label.toLowerCase()]),
   ['u', 'unready objects only'], ['t', 'dark or light'], ['Tab', 'next part of the page'], ['?', 'this help'],
 ];
 
@@ -50,9 +55,9 @@ function Help({ onClose }) {
   useEffect(() => { dialog.current.showModal(); }, []);
   return html`<dialog ref=${dialog} class="help" aria-label="Keys" onClose=${onClose} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
     <h2>Keys</h2>
-    <dl>${KEYS.map(([key, text]) => html`<dt>${key.split(' ').map((part) => html`<kbd>${part}</kbd> `)}</dt><dd>${text}</dd>`)}</dl>
+    <dl>${keys().map(([key, text]) => html`<dt>${key.split(' ').map((part) => html`<kbd>${part}</kbd> `)}</dt><dd>${text}</dd>`)}</dl>
     <p class="faint">● ready ◐ not ready ▲ failed. <a href="/licenses.txt" target="_blank" rel="noreferrer">Licenses</a></p>
-    <button class="button" onClick=${() => dialog.current.close()}>Close</button>
+    <button class="button" autofocus onClick=${() => dialog.current.close()}>Close</button>
   </dialog>`;
 }
 
@@ -80,7 +85,7 @@ function useKeys(handlers) {
         return;
       }
       if (first === 'g') {
-        const view = VIEWS.find((view) => view.key === key);
+        const view = views().find((view) => view.key === key);
         first = '';
         if (view) { go(view.id); event.preventDefault(); }
         return;
@@ -133,6 +138,13 @@ function Connection() {
   </div>`;
 }
 
+/** The links to the views. That of explorations appears with the first status. */
+function Navigation({ current }) {
+  useLive(1000);
+  return views().map((item) => html`<a key=${item.id} class="nav" href=${address(item.id)} aria-current=${item.id === current ? 'page' : undefined}>
+    <span>${item.label}</span><span class="hint-keys" aria-hidden="true"><kbd>g</kbd><kbd>${item.key}</kbd></span></a>`);
+}
+
 function App() {
   const [help, setHelp] = useState(false);
   const [theme, toggleTheme] = useTheme();
@@ -140,6 +152,8 @@ function App() {
   useKeys({ setHelp, toggleTheme });
   const current = view === 'object' || view === 'ref' ? 'objects' : view;
   const shown = view === 'controllers' ? html`<${Controllers} theme=${theme} />`
+    : view === 'performance' ? html`<${Performance} theme=${theme} />`
+    : view === 'explore' ? html`<${Explore} />`
     : view === 'causes' ? html`<${Causes} key=${rest[0] ?? ''} rest=${rest} />`
       : view === 'permissions' ? html`<${Permissions} />`
         : view === 'object' || view === 'ref' ? html`<${ObjectView} key=${`${view}/${rest.slice(0, view === 'object' ? 1 : 4).join('/')}`} view=${view} rest=${rest} />`
@@ -147,8 +161,7 @@ function App() {
   return html`<div class="app">
     <nav class="rail" aria-label="Views">
       <a class="brand" href=${address('objects')}><img src="/icon.svg" alt="" width="22" height="22" /><span>Flyball</span></a>
-      ${VIEWS.map((item) => html`<a key=${item.id} class="nav" href=${address(item.id)} aria-current=${item.id === current ? 'page' : undefined}>
-        <span>${item.label}</span><span class="hint-keys" aria-hidden="true"><kbd>g</kbd><kbd>${item.key}</kbd></span></a>`)}
+      <${Navigation} current=${current} />
       <span class="grow"></span>
       <${Connection} />
       <div class="tools"><button class="button quiet" onClick=${toggleTheme} aria-label="Dark or light"><span aria-hidden="true">${theme === 'dark' ? '☀' : '☾'}</span></button>

@@ -1,6 +1,7 @@
 // Small parts of the views.
 
 import { html } from 'htm/preact';
+import { useEffect, useState } from 'preact/hooks';
 import { objectName } from './text.js';
 
 const GLYPHS = { ready: '●', progressing: '◐', failed: '▲', none: '' };
@@ -49,4 +50,15 @@ export function Table({ columns, rows, label, empty }) {
     <tbody>${rows.map((row) => html`<tr class=${row.class}>${row.cells.map((cell, at) => html`
       <td class=${columns[at].class}>${cell}</td>`)}</tr>`)}</tbody>
   </table></div>`;
+}
+
+/** Copies a text, and says so. */
+export function Copy({ text, label }) {
+  const [done, set] = useState(false);
+  useEffect(() => {
+    const timer = done && setTimeout(() => set(false), 1500);
+    return () => clearTimeout(timer);
+  }, [done]);
+  const copy = () => navigator.clipboard.writeText(text).then(() => set(true), () => set(false));
+  return html`<button class="button small" aria-label=${label} onClick=${copy}>${done ? 'Copied' : 'Copy'}</button>`;
 }

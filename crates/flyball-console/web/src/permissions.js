@@ -55,7 +55,7 @@ export function Permissions() {
     <header class="bar"><h1>Permissions</h1><${Tabs} label="Whose" tabs=${tabs} value=${tab} onChange=${setTab} /><span class="grow"></span>
       ${tab === 'user' ? html`<label>in namespace <select value=${namespace} onChange=${(event) => setNamespace(event.currentTarget.value)}>
         ${namespaces.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>
-        <span class="faint">${count(answer?.user?.resourceRules?.length ?? 0, 'rule')}</span>` : null}</header>
+        <span class="faint">${count((answer?.user?.resourceRules?.length ?? 0) + (answer?.user?.nonResourceRules?.length ?? 0), 'rule')}</span>` : null}</header>
     <${Problem}>${error || answer?.error}<//>
     <div class="scroll">${!answer ? html`<div class="empty">Reading…</div>` : tab === 'user' ? html`<${Rules} user=${answer.user} />`
       : tab === 'denied' ? html`<${Denied} answer=${answer} />` : operator ? html`<${Operator} operator=${operator} problem=${answer.rolesError} />` : null}</div>

@@ -7,6 +7,7 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 import { inParallel, startCluster, startConsole, until } from './cluster.js';
+import { explorations, readOnlyDev, startDev } from './dev.js';
 import { HOSTILE, createHostile, createMany, createShop, rename } from './objects.js';
 import { startOperators } from './operator.js';
 
@@ -38,6 +39,7 @@ try {
   await keys(consoles);
   await writes(consoles);
   await withoutOperators(consoles.plain);
+  await development();
   await load(consoles.plain);
 } catch (error) {
   const pages = browser?.contexts().flatMap((context) => context.pages()) ?? [];
@@ -61,7 +63,7 @@ async function open(url, { scheme = 'light', ready = true } = {}) {
   page.on('request', (request) => { if (new URL(request.url()).origin !== new URL(url).origin) problems.push(`foreign request: ${request.url()}`); });
   await page.goto(url);
   if (ready) await page.waitForSelector('.objects .row');
-  const close = async () => { await context.close(); assert.deepEqual(problems, []); };
+  const close = async (expected = []) => { await context.close(); assert.deepEqual(problems.filter((one) => !expected.some((text) => one.includes(text))), []); };
   return { page, close };
 }
 
@@ -199,19 +201,78 @@ async function views(consoles, { scheme, shop, database, hostile, operators }) {
   await harmless(page, []);
   await shot('4-causes-all');
 
+  await visit('#/performance', '.perf-row.of-kind');
+  await page.waitForTimeout(300);
+  await harmless(page, ['shop-operator', 'Deployment', 'Reconcile time', 'writes and uncached reads']);
+  await shot('5-performance');
+  await page.focus('.performance .list');
+  for (const key of ['Home', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+  await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label') === 'Performance of Shop of shop-operator');
+  await page.waitForTimeout(300);
+  await harmless(page, ['<img src=x onerror=', 'team-a/corner']);
+  await shot('5-performance-kind');
+  await sums(page);
+
   await visit('#/permissions', '.permissions table');
   await page.waitForFunction(() => document.querySelector('.permissions').innerText.includes('*'));
-  await shot('5-permissions');
+  await shot('6-permissions');
   await page.click('.permissions [data-tab="o0"]');
   await page.waitForFunction(() => document.querySelector('.permissions').innerText.includes('shops.example.com'));
   await harmless(page, ['patch']);
-  await shot('5-permissions-operator');
+  await shot('6-permissions-operator');
   await page.keyboard.press('?');
   await page.waitForSelector('dialog[open]');
-  await shot('6-help');
+  await shot('8-help');
   await page.keyboard.press('Escape');
   await close();
   done(`views, accessibility and hostile text, ${scheme}`);
+}
+
+/** Fails unless the kinds of an operator add up to its total. */
+async function sums(page) {
+  const { operators } = await page.evaluate(async () => {
+    const token = sessionStorage.getItem('flyball-console-token');
+    return (await fetch('/api/performance', { headers: { authorization: `Bearer ${token}` } })).json();
+  });
+  assert.equal(operators.length, 2);
+  for (const { total, kinds, name } of operators) {
+    assert.ok(total.reconciles > 20 && total.apiCalls > 0, name);
+    for (const field of Object.keys(total)) {
+      assert.equal(kinds.reduce((sum, kind) => sum + kind.amounts[field], 0), total[field], `${field} of ${name}`);
+    }
+  }
+}
+
+/** `flyball dev --console`, read only and with writes. */
+async function development() {
+  const context = { flyball, open, audit, harmless, folder };
+  const readOnly = await startDev(flyball, cluster.env, []);
+  try { await readOnlyDev({ ...context, dev: readOnly }); } finally { await readOnly.stop(); }
+  const dev = await startDev(flyball, cluster.env, ['--write']);
+  try {
+    await explorations({ ...context, dev, scheme: 'light' });
+    await results({ dev, scheme: 'dark' });
+  } finally {
+    assert.equal(await dev.stop(), 0, 'Ctrl-C ends it');
+  }
+  done('dev: explorations, single faults, read only');
+}
+
+/** The results in the other color scheme. */
+async function results({ dev, scheme }) {
+  const { page, close } = await open(dev.url, { scheme });
+  await page.evaluate(() => { location.hash = '#/explore'; });
+  await page.waitForSelector('.explore .row');
+  await page.focus('.explore .list');
+  await page.keyboard.press('End');
+  await page.waitForSelector('.finding');
+  await page.screenshot({ path: `${folder}/7-explore-finding-${scheme}.png` });
+  await audit(page, 'explore, finding');
+  await page.click('[data-tab="faults"]');
+  await page.waitForSelector('.faults .site');
+  await page.screenshot({ path: `${folder}/7-explore-faults-${scheme}.png` });
+  await audit(page, 'explore, faults');
+  await close();
 }
 
 async function keys({ full }) {
@@ -243,10 +304,12 @@ async function keys({ full }) {
   await press('Escape');
   await at('#/objects');
   assert.ok((await selected()).includes('Shop corner'), 'the selection stays');
-  for (const [key, view] of [['c', 'controllers'], ['a', 'causes'], ['p', 'permissions'], ['o', 'objects']]) {
+  for (const [key, view] of [['c', 'controllers'], ['f', 'performance'], ['a', 'causes'], ['p', 'permissions'], ['o', 'objects']]) {
     await press('g', key);
     await at(`#/${view}`);
   }
+  await press('g', 'e');
+  assert.ok((await hash()).startsWith('#/objects'), 'explorations belong to flyball dev');
   await page.waitForSelector('[data-search]');
   await press('/', 'Escape');
   assert.equal(await page.inputValue('[data-search]'), '', 'Escape clears the filter');
@@ -279,7 +342,7 @@ async function writes({ full }) {
   await until('a request', async () => (await read()).metadata.annotations?.['flyball.dev/reconcile-requested-at']);
   await page.click('text=Delete…');
   assert.ok(await read(), 'not without a confirmation');
-  await page.screenshot({ path: `${folder}/7-delete-light.png` });
+  await page.screenshot({ path: `${folder}/1-delete-light.png` });
   await page.click('text=Keep');
   await page.click('text=Delete…');
   await page.click('.button.danger');
@@ -378,7 +441,7 @@ async function load(plain) {
   await page.fill('[data-search]', '');
   await page.keyboard.press('Enter');
   await page.waitForTimeout(400);
-  await page.screenshot({ path: `${folder}/8-many-light.png` });
+  await page.screenshot({ path: `${folder}/9-many-light.png` });
   // Generous, because the machine of a test is shared; the printed numbers are the measure.
   assert.ok(interactive < 15_000, `interactive after ${interactive} ms`);
   assert.ok(quantile(idle, 0.5) < 50, `median frame ${quantile(idle, 0.5)} ms`);

@@ -63,8 +63,10 @@ impl ExploreArgs {
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),
-            Some((flag, _)) => Err(Error::usage(format!("{flag} needs --exec: tests in Rust declare it themselves"))
-                .hint("see flyball_explore::Explorer, or pass --exec COMMAND")),
+            Some((flag, _)) => {
+                Err(Error::usage(format!("{flag} needs --exec or --program: tests in Rust declare it themselves"))
+                    .hint("see flyball_explore::Explorer, or pass --program FILE or --exec COMMAND"))
+            }
         }
     }
 }

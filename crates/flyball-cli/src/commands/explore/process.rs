@@ -1,41 +1,37 @@
 //! Explorations of an operator as a process.
 
 use super::{ExploreArgs, Format, Reports};
-use crate::cluster::apply;
 use crate::cluster::connection::{block_on, block_on_threads};
 use crate::error::{Error, Result};
+use crate::explore::program::{self, default_jobs, objects};
 use crate::explore::scenario;
 use crate::files::private::PrivateDirectory;
 use crate::operator::local;
-use crate::operator::metrics::{HEALTH_VARIABLE, METRICS_VARIABLE};
 use crate::operator::process::{stop_signal, supervised_line};
 use crate::operator::program::Program;
 use crate::render::progress::Progress as ProgressLine;
 use crate::render::terminal::print_labeled;
 use flyball_explore::{Explorer, OperatorCommand, Report};
 use parking_lot::Mutex;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tokio::sync::oneshot;
-
-/// Default number of runs at the same time for each processor: operators wait most of the time.
-const JOBS_PER_PROCESSOR: usize = 3;
 
 /// The operator to start.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     /// A command of the shell.
     Shell(&'a str),
-    /// The operator of a watches.yaml.
+    /// An operator built with Flyball.
     Program(&'a Program),
 }
 
 /// Explores an operator until the budget ends, or until Ctrl-C.
 pub(super) fn explore(args: &ExploreArgs, source: Source<'_>, kept: Vec<String>) -> Result<Reports> {
-    if !args.args.is_empty() {
-        return Err(Error::usage("arguments after -- are for cargo test").hint("put them into the command of --exec"));
+    if !args.args.is_empty() && matches!(source, Source::Shell(_)) {
+        return Err(Error::usage("arguments after -- are for cargo test and --program")
+            .hint("put them into the command of --exec"));
     }
     let folder = PrivateDirectory::new("flyball-explore")?;
     let explorer = explorer(args, source, folder.path())?.regressions(kept);
@@ -80,8 +76,7 @@ fn explorer(args: &ExploreArgs, source: Source<'_>, folder: &Path) -> Result<Exp
         true => command,
         false => command.ready(move |object| conditions.iter().all(|condition| condition.holds(object))),
     };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or(processors * JOBS_PER_PROCESSOR, usize::from);
+    let jobs = args.jobs.map_or_else(default_jobs, usize::from);
     let mut explorer = Explorer::command(command).budget(args.budget).seed(args.seed).threads(jobs);
     if args.campaigns {
         explorer = explorer.with_campaigns();
@@ -94,12 +89,7 @@ fn explorer(args: &ExploreArgs, source: Source<'_>, folder: &Path) -> Result<Exp
             true => local::samples(None).into_iter().collect(),
             false => args.samples.clone(),
         };
-        let objects = objects(&samples)?;
-        if objects.is_empty() {
-            let error = Error::usage("no samples found: an exploration applies custom resources");
-            return Err(error.hint("pass --samples PATH or --scenario FILE"));
-        }
-        explorer = explorer.sample(scenario::manifest(&objects));
+        explorer = explorer.sample(scenario::manifest(&program::samples(&samples)?));
     }
     Ok(explorer)
 }
@@ -115,20 +105,8 @@ fn command(args: &ExploreArgs, source: Source<'_>) -> Result<OperatorCommand> {
             let line = ["sh", "-c", text].map(OsString::from);
             Ok(OperatorCommand::new(name_of(text), supervised_line(&line)).manifests(manifests))
         }
-        Source::Program(program) => {
-            let manifests = block_on(program.manifests(&[], &BTreeMap::new()))?;
-            let name = block_on(program.describe(&[], &BTreeMap::new()))?.name;
-            let command = OperatorCommand::new(name, supervised_line(&program.command_line()));
-            let variables = [(METRICS_VARIABLE, "0"), (HEALTH_VARIABLE, "0")];
-            let command = variables.into_iter().fold(command, |command, (name, value)| command.variable(name, value));
-            Ok(command.manifests(manifests).variable("FLYBALL_OPERATOR_NAMESPACE", "operator-system"))
-        }
+        Source::Program(program) => block_on(program::command(program, &args.args, &BTreeMap::new())),
     }
-}
-
-fn objects(paths: &[PathBuf]) -> Result<Vec<Value>> {
-    let read: Result<Vec<Vec<Value>>> = paths.iter().map(|path| apply::read(path)).collect();
-    Ok(read?.concat())
 }
 
 /// Returns the name of an operator by its command: that of the last word that is a file, or of the program.
