@@ -87,24 +87,27 @@ trait Plugin: Send + Sync {
         pass()
     }
 
-    /// Returns true if writes of a resource in a namespace may be long computations.
-    fn is_slow(&self, _plural: &str, _namespace: Option<&str>) -> bool {
-        false
+    /// Rejects a request because of its final object.
+    fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> PluginResult<'a> {
+        pass()
     }
+}
+
+/// The cost of writes that a plugin handles, for plugins that read objects or follow the configuration of users.
+///
+/// The server requests it before it decodes the object of a write, to select a thread and to decide about copies.
+trait WriteCost: Send + Sync {
+    /// Returns true if writes of a resource in a namespace may be long computations.
+    fn is_slow(&self, plural: &str, namespace: Option<&str>) -> bool;
 
     /// Returns true if writes of a resource may call webhooks.
     fn calls_webhooks(&self, _plural: &str) -> bool {
         false
     }
 
-    /// Returns true if users configured it to change objects.
-    fn is_configured(&self) -> bool {
+    /// Returns true if users configured the plugin to change objects.
+    fn changes_objects(&self) -> bool {
         false
-    }
-
-    /// Rejects a request because of its final object.
-    fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> PluginResult<'a> {
-        pass()
     }
 }
 
@@ -122,7 +125,9 @@ struct EnabledPlugin {
     /// The name in kube-apiserver, or that of a check which kube-apiserver runs in the storage of its kinds.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the comparison with kube-apiserver's list"))]
     name: &'static str,
-    plugin: Box<dyn Plugin>,
+    plugin: Arc<dyn Plugin>,
+    /// The plugin, if its cost depends on stored objects.
+    cost: Option<Arc<dyn WriteCost>>,
     kinds: Box<[&'static Kind]>,
 }
 
@@ -142,7 +147,17 @@ fn on_all(name: &'static str, plugin: impl Plugin + 'static) -> EnabledPlugin {
 
 /// Enables a plugin for writes of kinds.
 fn on<const N: usize>(name: &'static str, kinds: [&'static Kind; N], plugin: impl Plugin + 'static) -> EnabledPlugin {
-    EnabledPlugin { name, plugin: Box::new(plugin), kinds: kinds.into() }
+    EnabledPlugin { name, plugin: Arc::new(plugin), cost: None, kinds: kinds.into() }
+}
+
+/// Enables a plugin that states its cost, for writes of kinds; for all requests if there are none.
+fn with_cost<const N: usize>(
+    name: &'static str,
+    kinds: [&'static Kind; N],
+    plugin: impl Plugin + WriteCost + 'static,
+) -> EnabledPlugin {
+    let plugin = Arc::new(plugin);
+    EnabledPlugin { name, cost: Some(plugin.clone()), plugin, kinds: kinds.into() }
 }
 
 /// The plugins, in the order in which they run.
@@ -169,10 +184,10 @@ impl Admission {
         let quota = ResourceQuota::new(store(), codec(), clock.clone(), editor);
         Self(vec![
             on_all("NamespaceLifecycle", NamespaceLifecycle::new(store())),
-            on("LimitRanger", [&POD, &PERSISTENT_VOLUME_CLAIM], LimitRanger::new(store())),
-            on("ServiceAccount", [&POD], ServiceAccount::new(store(), rng.clone())),
+            with_cost("LimitRanger", [&POD, &PERSISTENT_VOLUME_CLAIM], LimitRanger::new(store())),
+            with_cost("ServiceAccount", [&POD], ServiceAccount::new(store(), rng.clone())),
             on("TaintNodesByCondition", [&NODE], TaintNodesByCondition),
-            on_all("PodSecurity", PodSecurity::new(store())),
+            with_cost("PodSecurity", [], PodSecurity::new(store())),
             on("Priority", [&POD], Priority::new(store())),
             on("DefaultTolerationSeconds", [&POD], DefaultTolerationSeconds),
             on("DefaultStorageClass", [&PERSISTENT_VOLUME_CLAIM], DefaultStorageClass::new(store())),
@@ -189,28 +204,32 @@ impl Admission {
             on("EscalationCheck", escalation::KINDS, EscalationCheck::new(authorizer())),
             on("ParameterAccess", parameters::KINDS, ParameterAccess::new(store(), codec(), authorizer())),
             on("DeviceAdminAccess", device_access::KINDS, DeviceAdminAccess::new(store())),
-            on_all("MutatingAdmissionPolicy", MutatingAdmissionPolicy::new(env())),
-            on_all("MutatingAdmissionWebhook", MutatingAdmissionWebhook::new(env())),
-            on_all("ValidatingAdmissionPolicy", ValidatingAdmissionPolicy::new(env())),
-            on_all("ValidatingAdmissionWebhook", ValidatingAdmissionWebhook::new(env())),
+            with_cost("MutatingAdmissionPolicy", [], MutatingAdmissionPolicy::new(env())),
+            with_cost("MutatingAdmissionWebhook", [], MutatingAdmissionWebhook::new(env())),
+            with_cost("ValidatingAdmissionPolicy", [], ValidatingAdmissionPolicy::new(env())),
+            with_cost("ValidatingAdmissionWebhook", [], ValidatingAdmissionWebhook::new(env())),
             // The last one, since it reserves quota.
-            on_all("ResourceQuota", quota),
+            with_cost("ResourceQuota", [], quota),
         ])
+    }
+
+    fn costs(&self) -> impl Iterator<Item = &dyn WriteCost> {
+        self.0.iter().filter_map(|enabled| enabled.cost.as_deref())
     }
 
     /// Returns true if writes of a resource in a namespace may be long computations.
     pub(crate) fn is_slow(&self, plural: &str, namespace: Option<&str>) -> bool {
-        self.0.iter().any(|enabled| enabled.plugin.is_slow(plural, namespace))
+        self.costs().any(|cost| cost.is_slow(plural, namespace))
     }
 
     /// Returns true if writes of a resource may call webhooks.
     pub(crate) fn calls_webhooks(&self, plural: &str) -> bool {
-        self.0.iter().any(|enabled| enabled.plugin.calls_webhooks(plural))
+        self.costs().any(|cost| cost.calls_webhooks(plural))
     }
 
-    /// Returns true if users configured changes of objects.
-    pub(crate) fn is_configured(&self) -> bool {
-        self.0.iter().any(|enabled| enabled.plugin.is_configured())
+    /// Returns true if users configured plugins that change objects.
+    pub(crate) fn changes_objects(&self) -> bool {
+        self.costs().any(WriteCost::changes_objects)
     }
 
     /// Runs the mutating step of the plugins; a second time if a plugin with reinvocation ran before the last change.

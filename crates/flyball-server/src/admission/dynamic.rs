@@ -12,7 +12,7 @@ mod webhook;
 pub(super) use policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 pub(super) use webhook::{MutatingAdmissionWebhook, ValidatingAdmissionWebhook};
 
-use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, WriteCost, pass};
 use crate::auth::Authorizer;
 use crate::catalog::{Resource, scale};
 use crate::codec::Codec;

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/concepts/policy/limit-range/>.
 
 use super::pod::check_room;
-use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, is_long_read, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, WriteCost, decided, is_long_read, pass};
 use crate::kinds::{Amounts, LIMIT_RANGE, PERSISTENT_VOLUME_CLAIM, POD, Part, amounts, pod_usage};
 use crate::storage::Store;
 use flyball_core::memory::NODE;
@@ -22,12 +22,14 @@ impl LimitRanger {
     }
 }
 
-impl Plugin for LimitRanger {
+impl WriteCost for LimitRanger {
     fn is_slow(&self, plural: &str, namespace: Option<&str>) -> bool {
         [&POD, &PERSISTENT_VOLUME_CLAIM].iter().any(|kind| kind.plural == plural)
             && is_long_read(&self.store, &LIMIT_RANGE, namespace)
     }
+}
 
+impl Plugin for LimitRanger {
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,

@@ -11,7 +11,7 @@ mod level;
 mod restricted;
 mod view;
 
-use super::{Attributes, Plugin, PluginResult, decided, is_long_read, pass};
+use super::{Attributes, Plugin, PluginResult, WriteCost, decided, is_long_read, pass};
 use crate::kinds::{NAMESPACE, POD, Part};
 use crate::storage::Store;
 use checks::{details, evaluate};
@@ -28,11 +28,13 @@ pub(super) struct PodSecurity {
     store: Arc<Store>,
 }
 
-impl Plugin for PodSecurity {
+impl WriteCost for PodSecurity {
     fn is_slow(&self, plural: &str, namespace: Option<&str>) -> bool {
         plural == NAMESPACE.plural && namespace.is_some() && is_long_read(&self.store, &POD, namespace)
     }
+}
 
+impl Plugin for PodSecurity {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         let Some(object) = object.filter(|_| !attributes.is_action()) else { return pass() };
         let is_whole = attributes.part == Part::Whole;

@@ -4,7 +4,7 @@
 //! it together. A controller recounts the usage later, also after failed writes and deletions. See
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
-use super::{Attributes, Operation, Plugin, PluginResult, is_long_read, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, WriteCost, is_long_read, pass};
 use crate::auth::User;
 use crate::catalog::Target;
 use crate::codec::Codec;
@@ -38,11 +38,13 @@ impl ResourceQuota {
     }
 }
 
-impl Plugin for ResourceQuota {
+impl WriteCost for ResourceQuota {
     fn is_slow(&self, _: &str, namespace: Option<&str>) -> bool {
         namespace.is_some() && is_long_read(&self.store, &RESOURCE_QUOTA, namespace)
     }
+}
 
+impl Plugin for ResourceQuota {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         let recounted = [&SERVICE, &PERSISTENT_VOLUME_CLAIM].iter().any(|kind| attributes.writes(kind));
         let creates = attributes.operation == Operation::Create;

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#serviceaccount>.
 
 use super::pod::{check_room, list, spec};
-use super::{Attributes, LONG_READ_BYTES, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
+use super::{Attributes, LONG_READ_BYTES, Operation, Plugin, PluginResult, Reinvocation, WriteCost, decided, pass};
 use crate::kinds::{POD, SERVICE_ACCOUNT};
 use crate::storage::Store;
 use flyball_core::memory::NODE;
@@ -23,13 +23,15 @@ impl ServiceAccount {
     }
 }
 
-impl Plugin for ServiceAccount {
+impl WriteCost for ServiceAccount {
     fn is_slow(&self, plural: &str, namespace: Option<&str>) -> bool {
         // One of them is decoded. Which one is known after the pod is decoded.
         let accounts = || self.store.list(&SERVICE_ACCOUNT.table(), namespace).entries;
         plural == POD.plural && accounts().iter().any(|account| account.body.len() >= LONG_READ_BYTES)
     }
+}
 
+impl Plugin for ServiceAccount {
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,

@@ -134,7 +134,7 @@ impl Registry {
 
     /// Runs mutating admission, then allocates addresses. Managed fields that it made invalid are restored.
     pub(super) async fn admit(&self, attributes: &Attributes<'_>, object: &mut Object) -> Result<(), Status> {
-        let managed = self.admission.is_configured().then(|| managed::Snapshot::of(object));
+        let managed = self.admission.changes_objects().then(|| managed::Snapshot::of(object));
         self.admission.admit(attributes, Some(object)).await?;
         if let Some(why) = managed.and_then(|managed| managed.restore_invalid(object)) {
             attributes.warnings.add([format!(

@@ -8,7 +8,7 @@ use super::condition::Conditions;
 use super::configured::ConfigurationCache;
 use super::matching::Constraints;
 use super::review::{self, Verdict};
-use super::{Attributes, Environment, Plugin, PluginResult, Reinvocation, as_version, pass, write_back};
+use super::{Attributes, Environment, Plugin, PluginResult, Reinvocation, WriteCost, as_version, pass, write_back};
 use crate::catalog::{Resource, decode};
 use crate::kinds::{MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION};
 use crate::limits::{MAX_DECODED_BYTES, excess};
@@ -207,7 +207,7 @@ impl MutatingAdmissionWebhook {
     }
 }
 
-impl Plugin for MutatingAdmissionWebhook {
+impl WriteCost for MutatingAdmissionWebhook {
     fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
     }
@@ -216,10 +216,12 @@ impl Plugin for MutatingAdmissionWebhook {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.constraints.may_match(plural))
     }
 
-    fn is_configured(&self) -> bool {
+    fn changes_objects(&self) -> bool {
         !self.configured.get(&self.env.store).is_empty()
     }
+}
 
+impl Plugin for MutatingAdmissionWebhook {
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -251,7 +253,7 @@ impl ValidatingAdmissionWebhook {
     }
 }
 
-impl Plugin for ValidatingAdmissionWebhook {
+impl WriteCost for ValidatingAdmissionWebhook {
     fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
     }
@@ -259,7 +261,9 @@ impl Plugin for ValidatingAdmissionWebhook {
     fn calls_webhooks(&self, plural: &str) -> bool {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.constraints.may_match(plural))
     }
+}
 
+impl Plugin for ValidatingAdmissionWebhook {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         if !attributes.is_seen_by_webhooks() {
             return pass();

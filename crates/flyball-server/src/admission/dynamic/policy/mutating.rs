@@ -1,6 +1,8 @@
 //! Mutating admission policies.
 
-use super::super::{Attributes, Environment, Plugin, PluginResult, Reinvocation, as_version, pass, write_back};
+use super::super::{
+    Attributes, Environment, Plugin, PluginResult, Reinvocation, WriteCost, as_version, pass, write_back,
+};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
 use crate::catalog::{Resource, decode};
 use crate::kinds::{MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING};
@@ -124,15 +126,17 @@ impl MutatingAdmissionPolicy {
     }
 }
 
-impl Plugin for MutatingAdmissionPolicy {
+impl WriteCost for MutatingAdmissionPolicy {
     fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.policies.may_match(&self.env.store, plural)
     }
 
-    fn is_configured(&self) -> bool {
+    fn changes_objects(&self) -> bool {
         !self.policies.policies.get(&self.env.store).is_empty()
     }
+}
 
+impl Plugin for MutatingAdmissionPolicy {
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,

@@ -1,6 +1,6 @@
 //! Validating admission policies.
 
-use super::super::{Attributes, Environment, Plugin, PluginResult, as_version, pass};
+use super::super::{Attributes, Environment, Plugin, PluginResult, WriteCost, as_version, pass};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
 use crate::kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING};
 use flyball_core::status::{Cause, Reason};
@@ -115,11 +115,13 @@ impl ValidatingAdmissionPolicy {
     }
 }
 
-impl Plugin for ValidatingAdmissionPolicy {
+impl WriteCost for ValidatingAdmissionPolicy {
     fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.policies.may_match(&self.env.store, plural)
     }
+}
 
+impl Plugin for ValidatingAdmissionPolicy {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         if !attributes.is_seen_by_policies() {
             return pass();
