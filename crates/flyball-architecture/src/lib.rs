@@ -3,186 +3,26 @@
 //! [`Sources`] parses the source text of one crate, without building it, and checks the arrows between its modules. An
 //! arrow is a dependency of a module on another one: a path in an import, a type, an expression, an attribute or the
 //! body of a macro. Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` has `pub use
-//! cache::Store`.
+//! cache::Store`. Code under `cfg(test)` and `cfg(doctest)` is ignored.
 //!
-//! Code under `cfg(test)` is ignored, and so are paths to items of an ancestor or a descendant, because parents and
-//! children are one unit. Method calls are not covered, because their text does not name a module.
+//! # Limits
+//!
+//! Paths to items of an ancestor or a descendant are not arrows, because parents and children are one unit. So these
+//! cycles are not found:
+//!
+//! - between a module and its ancestors: a child that uses an item of its parent, which uses the child;
+//! - between siblings, through an item of their parent: `a` uses a function of the parent, which calls `b`, which uses
+//!   `a`. The root of a crate has no such items, because [`Sources::check`] rejects them;
+//! - through method calls, implementations of traits and expanded macros, because their text does not name a module.
 
 mod arrow;
 mod document;
 mod page;
+mod root;
 mod scan;
+mod sources;
 mod tree;
 mod width;
 mod words;
 
-#[cfg(test)]
-mod tests;
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-
-use arrow::Arrow;
-use scan::Scan;
-use tree::{ModulePath, display};
-
-/// The parsed source text of one crate.
-#[derive(Debug)]
-pub struct Sources {
-    files: BTreeSet<String>,
-    scan: Scan,
-    arrows: Vec<Arrow>,
-    wide_lines: Vec<String>,
-}
-
-impl Sources {
-    /// Parses `src/**/*.rs` of the crate in this directory: `Sources::of(env!("CARGO_MANIFEST_DIR"))`.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a file cannot be read or parsed.
-    pub fn of(manifest_dir: impl AsRef<Path>) -> Self {
-        let mut files = BTreeMap::new();
-        read(manifest_dir.as_ref(), "src", ".rs", &mut files);
-        Self::parse(files)
-    }
-
-    fn parse(files: BTreeMap<String, String>) -> Self {
-        let scan = Scan::new(&files);
-        let arrows = arrow::arrows(&scan.modules);
-        let wide_lines = files.iter().flat_map(|(file, text)| width::errors(file, text)).collect();
-        Self { files: files.into_keys().collect(), scan, arrows, wide_lines }
-    }
-
-    /// Fails on arrows between top-level modules that the table does not list, cycles between the modules of one parent
-    /// at any depth, files below `src` without a `mod` line, banned words, and lines with more than 120 columns.
-    ///
-    /// Each module has a row with its allowed imports. The table must not have a cycle: each row lists only modules of
-    /// rows above it. `lib.rs` is exempt. Banned words apply to names of types, functions and constants, and to the
-    /// first words of doc comments. String literals, rows of tables and URLs in comments may exceed 120 columns.
-    #[track_caller]
-    pub fn check(&self, table: &[(&str, &[&str])]) {
-        report(&[self.layer_errors(table), self.other_errors()].concat());
-    }
-
-    /// The same without a table of layers.
-    #[track_caller]
-    pub fn check_without_layers(&self) {
-        report(&self.other_errors());
-    }
-
-    /// Fails if the section of a Markdown file with this heading differs from the table: it needs a row for each
-    /// module, in the same order, with the module in the first column and its allowed imports in the second.
-    #[track_caller]
-    pub fn check_document(heading: &str, table: &[(&str, &[&str])]) {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
-        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        report(&document::errors(&text, heading, table));
-    }
-
-    /// Fails if an identifier occurs in or below these modules, for example `["storage", "apply::update"]`. `crate`
-    /// means all modules.
-    #[track_caller]
-    pub fn check_absent(&self, modules: &[&str], identifier: &str) {
-        report(&self.occurrences(modules, identifier));
-    }
-
-    fn other_errors(&self) -> Vec<String> {
-        let words = self.scan.words.iter().map(ToString::to_string);
-        [arrow::cycles(&self.arrows), self.unreachable_files(), words.collect(), self.wide_lines.clone()].concat()
-    }
-
-    fn layer_errors(&self, table: &[(&str, &[&str])]) -> Vec<String> {
-        let mut errors = Vec::new();
-        let modules: BTreeSet<&str> = self.scan.modules.top_level().collect();
-        let mut above = BTreeSet::new();
-        for (module, allowed) in table {
-            if !modules.contains(module) {
-                errors.push(format!("the row {module:?} of the table names no module"));
-            }
-            for other in allowed.iter().filter(|other| !above.contains(*other)) {
-                errors.push(format!("the row {module:?} of the table names {other:?}, which has no row above it"));
-            }
-            if !above.insert(*module) {
-                errors.push(format!("the table has two rows for {module:?}"));
-            }
-        }
-        let allowed: BTreeMap<&str, &[&str]> = table.iter().copied().collect();
-        errors.extend(
-            modules
-                .iter()
-                .filter(|module| !allowed.contains_key(*module))
-                .map(|module| format!("the table has no row for the module {module:?}")),
-        );
-        for arrow in self.arrows.iter().filter(|arrow| arrow.parent.is_empty()) {
-            if allowed.get(&*arrow.from).is_some_and(|allowed| !allowed.contains(&&*arrow.to)) {
-                errors.push(format!("{arrow}: not in the table of layers"));
-            }
-        }
-        errors
-    }
-
-    fn unreachable_files(&self) -> Vec<String> {
-        let files = self.files.difference(&self.scan.reached);
-        files.map(|file| format!("{file}: no `mod` line leads here")).collect()
-    }
-
-    fn occurrences(&self, modules: &[&str], identifier: &str) -> Vec<String> {
-        let mut errors = Vec::new();
-        for name in modules {
-            let below: ModulePath = name.split("::").filter(|part| *part != "crate").map(str::to_owned).collect();
-            if !self.scan.modules.contains(&below) {
-                errors.push(format!("there is no module {name:?}"));
-            }
-            for (path, module) in self.scan.modules.iter().filter(|(path, _)| path.starts_with(&below)) {
-                let found = module.identifiers.iter().filter(|(found, _)| found == identifier);
-                errors.extend(found.map(|(_, at)| format!("{at}: {identifier} must not occur in {}", display(path))));
-            }
-        }
-        errors
-    }
-}
-
-/// Fails on lines with more than 120 columns and on banned phrases in the Markdown pages of a repository: those in its
-/// root and below `docs`. Code blocks are exempt; rows of tables and HTML comments may be wide.
-///
-/// # Panics
-///
-/// Panics if a page cannot be read.
-#[track_caller]
-pub fn check_pages(root: impl AsRef<Path>) {
-    let root = root.as_ref();
-    let mut pages = BTreeMap::new();
-    read(root, "docs", ".md", &mut pages);
-    for entry in fs::read_dir(root).unwrap_or_else(|error| panic!("{}: {error}", root.display())) {
-        let entry = entry.unwrap_or_else(|error| panic!("{}: {error}", root.display()));
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".md") {
-            let text = fs::read_to_string(entry.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
-            pages.insert(name, text);
-        }
-    }
-    assert!(pages.contains_key("README.md"), "{} has no README.md", root.display());
-    report(&pages.iter().flat_map(|(file, text)| page::errors(file, text)).collect::<Vec<_>>());
-}
-
-/// Reads the files of a directory with this suffix.
-fn read(root: &Path, folder: &str, suffix: &str, files: &mut BTreeMap<String, String>) {
-    let entries = fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
-    for entry in entries {
-        let entry = entry.unwrap_or_else(|error| panic!("{folder}: {error}"));
-        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
-        if entry.path().is_dir() {
-            read(root, &path, suffix, files);
-        } else if path.ends_with(suffix) {
-            let text = fs::read_to_string(entry.path()).unwrap_or_else(|error| panic!("{path}: {error}"));
-            files.insert(path, text);
-        }
-    }
-}
-
-#[track_caller]
-fn report(errors: &[String]) {
-    assert!(errors.is_empty(), "{} findings:\n{}", errors.len(), errors.join("\n"));
-}
+pub use sources::{Sources, check_pages};

@@ -18,12 +18,17 @@ pub(crate) struct Scan {
     /// The files that `mod` lines reach.
     pub(crate) reached: BTreeSet<String>,
     pub(crate) words: Vec<Finding>,
+    /// The items in the root of `modules`, except modules, imports and macros; an `impl` has no name.
+    pub(crate) root_items: Vec<(Option<String>, Location)>,
+    /// True if the crate has no library.
+    pub(crate) is_program: bool,
 }
 
 impl Scan {
     /// Parses the files of a crate, by their paths in its directory.
     pub(crate) fn new(files: &BTreeMap<String, String>) -> Self {
         let mut scan = Self::default();
+        let mut root_items = Vec::new();
         let bins = files.keys().filter(|file| file.starts_with("src/bin/") && file.matches('/').count() == 2);
         let roots = CRATE_ROOTS.iter().map(|root| (*root).to_owned()).filter(|root| files.contains_key(root));
         for (nth, root) in roots.chain(bins.cloned()).enumerate() {
@@ -31,8 +36,11 @@ impl Scan {
             scan.file(files, &mut tree, &root, "src".into(), Vec::new(), false);
             if nth == 0 {
                 scan.modules = tree;
+                scan.is_program = root != CRATE_ROOTS[0];
+                root_items = std::mem::take(&mut scan.root_items);
             }
         }
+        scan.root_items = root_items;
         scan
     }
 
@@ -52,7 +60,8 @@ impl Scan {
         };
         self.reached.insert(file.to_owned());
         let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{file}: {error}"));
-        let mut reader = Reader { file, modules, words: &mut self.words, found: Vec::new() };
+        let (words, root_items) = (&mut self.words, &mut self.root_items);
+        let mut reader = Reader { file, modules, words, root_items, found: Vec::new() };
         reader.tokens(&Scope { path, folder, test, is_body: false }, tokens);
         for ModFile { path, folder, named, test } in reader.found {
             let parent = Path::new(file).parent().unwrap_or(Path::new(""));
@@ -112,6 +121,7 @@ struct Reader<'a> {
     file: &'a str,
     modules: &'a mut Modules,
     words: &'a mut Vec<Finding>,
+    root_items: &'a mut Vec<(Option<String>, Location)>,
     found: Vec<ModFile>,
 }
 
@@ -248,7 +258,13 @@ impl Reader<'_> {
 
     /// Records the name that a keyword declares.
     fn declaration(&mut self, scope: &Scope, keyword: &str, tokens: &[TokenTree]) {
+        let is_in_root = scope.path.is_empty() && !scope.is_body && !scope.test;
         let kind = match keyword {
+            "impl" if is_in_root => {
+                let at = self.at(tokens[0].span());
+                self.root_items.push((None, at));
+                return;
+            }
             "struct" | "enum" | "union" | "trait" | "type" => Kind::Type,
             "fn" => Kind::Function,
             "const" | "static" => Kind::Constant,
@@ -264,6 +280,9 @@ impl Reader<'_> {
         let Some(TokenTree::Ident(ident)) = tokens.get(1 + usize::from(is_mutable)) else { return };
         let name = plain(&ident.to_string());
         let at = self.at(ident.span());
+        if is_in_root {
+            self.root_items.push((Some(name.clone()), at.clone()));
+        }
         self.words.extend(words::name(kind, &name, at));
         self.declare(scope, name);
     }
@@ -377,12 +396,12 @@ fn item_length(tokens: &[TokenTree]) -> usize {
     tokens.iter().position(is_end).map_or(tokens.len(), |end| end + 1)
 }
 
-/// Returns true if the predicate of a `cfg` is true only in tests: `test`, or `all` with it.
+/// Returns true if the predicate of a `cfg` is true only in tests: `test`, `doctest`, or `all` with one of them.
 fn is_test_predicate(predicate: &TokenTree) -> bool {
     let TokenTree::Group(group) = predicate else { return false };
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
     tokens.split(|token| is_punct(Some(token), ',')).any(|part| match part {
-        [TokenTree::Ident(name)] => name == "test",
+        [TokenTree::Ident(name)] => name == "test" || name == "doctest",
         [TokenTree::Ident(name), predicate] => name == "all" && is_test_predicate(predicate),
         _ => false,
     })

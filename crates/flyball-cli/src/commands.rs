@@ -47,7 +47,7 @@ mod why;
 pub(crate) use aliases::replacement_error;
 
 use crate::error::Result;
-use clap::{CommandFactory, Subcommand};
+use clap::Subcommand;
 use std::process::ExitCode;
 
 // Commands by purpose: the help lists them in this order. A doc comment would replace the one of the program.
@@ -124,8 +124,8 @@ impl Command {
         }
     }
 
-    /// Runs the command and returns the exit code of the program.
-    pub(crate) fn run(self, verbose: u8) -> Result<ExitCode> {
+    /// Runs the command and returns the exit code of the program, whose command line `program` describes.
+    pub(crate) fn run(self, verbose: u8, program: fn() -> clap::Command) -> Result<ExitCode> {
         let done = match self {
             Self::Init(args) => init::cmd_init(&args),
             Self::Create(args) => create::cmd_create(args),
@@ -167,10 +167,10 @@ impl Command {
             Self::Meter(args) => return meter::cmd_meter(args),
             Self::Doctor(args) => doctor::cmd_doctor(&args),
             Self::Completion(args) => {
-                completion::cmd_completion(&args, crate::Cli::command());
+                completion::cmd_completion(&args, program());
                 Ok(())
             }
-            Self::Man(args) => man::cmd_man(&args, crate::Cli::command()),
+            Self::Man(args) => man::cmd_man(&args, program()),
             Self::Supervise(args) => supervise::cmd_supervise(&args),
             Self::Operate(args) => return operate::cmd_operate(args),
         };

@@ -24,7 +24,7 @@ mod testing;
 mod web;
 mod why;
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, CommandFactory, Parser};
 use commands::Command;
 use error::Result;
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     if !cli.command.has_own_log() {
         log(cli.verbose, matches!(cli.command, Command::Cluster(_) | Command::Replay(_)));
     }
-    end(cli.command.run(cli.verbose))
+    end(cli.command.run(cli.verbose, Cli::command))
 }
 
 /// Returns the exit code of a command, and prints its error.

@@ -9,12 +9,14 @@
 
 mod fields;
 mod flaps;
+#[cfg(feature = "bench")]
 mod measured;
 mod record;
 mod ring;
 
 pub(crate) use fields::{ChangedFields, Segment, changed_fields, path_text, value_at};
 pub(crate) use flaps::{Flap, FlapDetector, WrittenObject, flap, owners_of};
+#[cfg(feature = "bench")]
 pub use measured::MeasuredLedger;
 pub(crate) use record::{
     Accesses, FilteredChange, MAX_ERROR_BYTES, Next, Outcome, Read, ReconcileRecord, Target, Verb, WriteRecord,

@@ -141,6 +141,9 @@ mod election;
 
 mod operator;
 
+#[cfg(feature = "bench")]
+pub mod bench;
+
 pub use apply::{Children, Condition, Rollout};
 pub use backoff::Backoff;
 pub use batch::slow_start_batch;
@@ -159,13 +162,6 @@ pub use offload::offload;
 pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskContext, WebhookServer};
 pub use queue::RetryRate;
 pub use watcher::{WatchEvent, watch, watch_objects};
-
-/// The queue and the ledger alone, for benchmarks.
-#[doc(hidden)]
-pub mod bench {
-    pub use crate::ledger::MeasuredLedger;
-    pub use crate::queue::MeasuredQueue;
-}
 
 /// kube's client for the API server.
 ///

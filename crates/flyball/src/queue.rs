@@ -13,6 +13,7 @@ mod barrier;
 mod bucket;
 mod cause;
 mod lane;
+#[cfg(feature = "bench")]
 mod measured;
 mod metrics;
 mod snapshot;
@@ -22,6 +23,7 @@ mod table;
 pub(crate) use barrier::{Effect, StaleReads, Trigger, Write};
 pub use bucket::RetryRate;
 pub(crate) use cause::{Cause, Causes};
+#[cfg(feature = "bench")]
 pub use measured::MeasuredQueue;
 pub(crate) use metrics::{MonitoredQueue, QueueCollector};
 pub(crate) use snapshot::{KeySnapshot, KeyState};

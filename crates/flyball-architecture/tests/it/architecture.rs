@@ -9,6 +9,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("arrow", &["tree"]),
     ("words", &["tree"]),
     ("scan", &["tree", "words"]),
+    ("root", &["scan", "tree"]),
+    ("sources", &["arrow", "document", "root", "scan", "tree", "width"]),
 ];
 
 #[test]

@@ -1,4 +1,5 @@
-use crate::{Sources, arrow, document, page};
+use super::Sources;
+use crate::{arrow, document, page, root};
 
 fn sources(files: &[(&str, &str)]) -> Sources {
     Sources::parse(files.iter().map(|(file, text)| (format!("src/{file}"), (*text).to_owned())).collect())
@@ -63,6 +64,7 @@ fn code_under_cfg_test_has_no_arrows() {
         "#[cfg(test)] impl A { fn f() { crate::b::f() } }",
         "struct A { #[cfg(test)] b: crate::b::B, c: u8 }",
         "#![cfg(test)] use crate::b;",
+        "#[cfg(doctest)] use crate::b;",
     ] {
         assert_eq!(arrows("", code), Vec::<String>::new(), "{code}");
     }
@@ -212,6 +214,67 @@ fn banned_words_are_found_inside_names() {
             "src/lib.rs:6: the name `const DEEPEST` is banned",
         ]
     );
+}
+
+/// Returns the errors of a root with a module `a`.
+fn root_errors(file: &str, text: &str, a: &str) -> Vec<String> {
+    root::errors(&sources(&[(file, &format!("mod a; {text}")), ("a.rs", a)]).scan)
+}
+
+#[test]
+fn root_of_a_library_with_modules_has_no_items() {
+    for item in [
+        "fn f() {}",
+        "pub async fn f() {}",
+        "#[derive(Debug)] pub(crate) struct A { a: u8 }",
+        "enum A {}",
+        "trait A {}",
+        "type A = u8;",
+        "const A: u8 = 1;",
+        "static A: u8 = 1;",
+        "impl crate::a::A { fn g() {} }",
+        "#[cfg(feature = \"x\")] fn f() {}",
+        "pub unsafe extern \"C\" fn f() {}",
+    ] {
+        assert_eq!(root_errors("lib.rs", item, "").len(), 1, "{item}");
+        assert_eq!(root::errors(&sources(&[("lib.rs", item)]).scan), Vec::<String>::new(), "{item}");
+    }
+    assert_eq!(
+        root_errors("lib.rs", "\nstruct A; impl A {}", ""),
+        [
+            "src/lib.rs:2: the root of a crate with modules declares `A`",
+            "src/lib.rs:2: the root of a crate with modules has an `impl`"
+        ]
+    );
+    for allowed in [
+        "pub use a::A;",
+        "pub mod inner { pub use crate::a::A; struct B; fn f() {} }",
+        "extern crate alloc;",
+        "macro_rules! m { () => { fn f() {} } }",
+        "#[macro_export] macro_rules! m { () => {} } m!();",
+        "#[cfg(doctest)] #[doc = include_str!(\"README.md\")] struct Readme;",
+        "#[cfg(test)] fn f() {}",
+    ] {
+        assert_eq!(root_errors("lib.rs", allowed, ""), Vec::<String>::new(), "{allowed}");
+    }
+}
+
+#[test]
+fn modules_of_a_program_do_not_use_its_root() {
+    let main = "struct Args; fn main() { a::f() } use std::fs; macro_rules! m { () => {} }";
+    for code in [
+        "use crate::Args;",
+        "fn f(x: super::Args) {}",
+        "use super::*; fn f(x: Args) {}",
+        "fn f() { crate::Args::new() }",
+    ] {
+        assert_eq!(root_errors("main.rs", main, code).len(), 1, "{code}");
+    }
+    assert_eq!(root_errors("main.rs", main, "\nuse crate::Args;"), ["src/a.rs:2: a uses `crate::Args` of the root"]);
+    for code in ["use crate::fs;", "crate::m!();", "mod main {} fn f() { main::f() }", "#[cfg(test)] use crate::Args;"]
+    {
+        assert_eq!(root_errors("main.rs", main, code), Vec::<String>::new(), "{code}");
+    }
 }
 
 #[test]
