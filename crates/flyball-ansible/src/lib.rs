@@ -55,7 +55,6 @@
 
 mod access;
 mod ansible;
-mod connections;
 mod error;
 mod executor;
 mod fields;

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -31,6 +32,8 @@ const TOKEN_BYTES: usize = 24;
 const MAX_BODY: usize = 8 << 20;
 /// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 256;
+/// Pause after a failed accept.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// A proxy on a free port.
 pub struct Proxy {
@@ -88,14 +91,22 @@ impl Proxy {
         let mut cuts = std::pin::pin!(network.run());
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => {
-                    if let Ok((stream, _)) = accepted {
-                        connections.spawn(serve_connection(self.gate.clone(), stream));
-                    }
+                stream = accept(&self.listener), if connections.len() < MAX_CONNECTIONS => {
+                    connections.spawn(serve_connection(self.gate.clone(), stream));
                 }
                 Some(_) = connections.join_next() => {}
                 () = cuts.as_mut() => {}
             }
+        }
+    }
+}
+
+/// Waits for the next connection. Pauses after failures: the process is out of file descriptors, most likely.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(_) => sleep(ACCEPT_BACKOFF).await,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::shared::Shared;
 use crate::stream;
 use crate::watch::Watcher;
 use bytes::Bytes;
+use flyball::listener;
 use flyball_core::Clock;
 use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -30,8 +31,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 /// Limit of connections; a browser opens six.
 const MAX_CONNECTIONS: usize = 64;
@@ -45,8 +44,6 @@ const MAX_BODY_BYTES: usize = 16 << 10;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Reason of the rejection of explorations.
 const NO_EXPLORER: &str = "this console runs no explorations; start it with `flyball dev --console --write`";
-/// Delay after a failed accept, such as without free file descriptors.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -151,21 +148,8 @@ impl Console {
         let shared = &served.shared;
         let watcher =
             Watcher::new(shared.client.clone(), shared.store.clone(), shared.clock.clone(), shared.namespace.clone());
-        tokio::join!(watcher.run(discover), shared.operators.run(), accept(&listener, &served));
-    }
-}
-
-async fn accept(listener: &TcpListener, served: &Arc<Served>) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
-        match listener.accept().await {
-            Ok((stream, _)) => drop(connections.spawn(converse(stream, served.clone()))),
-            Err(_) => sleep(ACCEPT_BACKOFF).await,
-        }
+        let accept = listener::accept(listener, MAX_CONNECTIONS, |stream| converse(stream, served.clone()));
+        tokio::join!(watcher.run(discover), shared.operators.run(), accept);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::output;
 use crate::query::Column;
 use crate::store::{Cell, Store};
 use bytes::Bytes;
+use flyball::listener;
 use flyball_core::names::is_path_segment;
 use flyball_core::time::parse_rfc3339;
 use http::header::CONTENT_TYPE;
@@ -19,7 +20,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Limit of concurrent connections.
@@ -31,25 +31,20 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Serves results until it is dropped.
 pub async fn serve(listener: TcpListener, store: Arc<Store>, access: Arc<Access>) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
+    listener::accept(listener, MAX_CONNECTIONS, |stream| {
         let (store, access) = (store.clone(), access.clone());
-        tokio::spawn(async move {
-            let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-                let (store, access) = (store.clone(), access.clone());
-                async move { Ok::<_, Infallible>(respond(&store, &access, &request.map(drop)).await) }
-            });
+        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+            let (store, access) = (store.clone(), access.clone());
+            async move { Ok::<_, Infallible>(respond(&store, &access, &request.map(drop)).await) }
+        });
+        async move {
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-            let served = timeout(CONNECTION_TIMEOUT, server.serve_connection(TokioIo::new(stream), service)).await;
-            drop((served, slot));
-        });
-    }
+            // A client that disconnects needs no answer.
+            let _ = timeout(CONNECTION_TIMEOUT, server.serve_connection(TokioIo::new(stream), service)).await;
+        }
+    })
+    .await;
 }
 
 /// Answers a request.

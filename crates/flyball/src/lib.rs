@@ -114,6 +114,7 @@ mod panics;
 mod rbac;
 mod serve;
 
+pub mod listener;
 pub mod proxy;
 pub mod web;
 

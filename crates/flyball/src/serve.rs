@@ -11,6 +11,7 @@ mod pace;
 
 pub(crate) use pace::{Pace, RequestBody};
 
+use crate::listener::next_connection;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
@@ -32,8 +33,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 use tower::BoxError;
 
-/// The delay after an accept failed, such as when no file descriptors are left.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Interval of checks for a connection that may be closed, while all wait for the operator.
+const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Buffer size of a connection, which also limits the head of a request.
 const MAX_BUFFER_BYTES: usize = 64 << 10;
 
@@ -51,10 +52,7 @@ where
 {
     let (mut tasks, mut open) = (JoinSet::new(), Vec::<OpenConnection>::new());
     loop {
-        let Ok((stream, peer)) = listener.accept().await else {
-            sleep(ACCEPT_BACKOFF).await;
-            continue;
-        };
+        let (stream, peer) = next_connection(&listener).await;
         loop {
             while tasks.try_join_next().is_some() {}
             open.retain(|each| !each.task.is_finished());
@@ -62,7 +60,7 @@ where
                 break;
             }
             // All connections wait for the operator.
-            tokio::select! { _ = tasks.join_next() => {}, () = sleep(ACCEPT_BACKOFF) => {} }
+            tokio::select! { _ = tasks.join_next() => {}, () = sleep(FULL_RETRY_INTERVAL) => {} }
         }
         let pace = Arc::new(Pace::new());
         let (conversation, watched) = (converse(stream, pace.clone()), pace.clone());

@@ -6,12 +6,12 @@
 
 use super::target::Target;
 use crate::access::{Access, TOKEN_REQUEST};
-use crate::connections;
 use crate::job::Job;
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::Kind;
+use flyball::listener;
 use flyball_core::memory;
 use flyball_core::scope::CLUSTER_SCOPED;
 use flyball_tls::{Authority, Purpose, Validity};
@@ -102,7 +102,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
         access: Access::of(job),
         large: Semaphore::new(1),
     });
-    let serving = connections::accept(listener, MAX_CONNECTIONS, move |stream| {
+    let serving = listener::accept(listener, MAX_CONNECTIONS, move |stream| {
         let (forward, tls) = (forward.clone(), tls.clone());
         let serve = service_fn(move |request| {
             let forward = forward.clone();

@@ -4,7 +4,7 @@
 //! everything about a request is bounded.
 
 use super::roles::{RoleMetrics, Update};
-use crate::connections;
+use flyball::listener;
 use flyball_core::time::Timestamp;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -44,7 +44,7 @@ pub(crate) async fn serve(
     posted: PostedMetrics,
     now: impl Fn() -> Timestamp + Clone + Send + 'static,
 ) {
-    connections::accept(listener, MAX_CONNECTIONS, |stream| {
+    listener::accept(listener, MAX_CONNECTIONS, |stream| {
         let (posted, now) = (posted.clone(), now.clone());
         let respond = service_fn(move |request| {
             let (posted, now) = (posted.clone(), now.clone());

@@ -2,7 +2,6 @@ use flyball_architecture::Sources;
 
 /// The layers from the bottom up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("connections", &[]),
     ("error", &[]),
     ("memory", &[]),
     ("offload", &[]),
@@ -13,14 +12,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("names", &["snake"]),
     ("yaml", &["error", "vault"]),
     ("fields", &["yaml"]),
-    ("metrics", &["connections", "yaml"]),
+    ("metrics", &["yaml"]),
     ("template", &["error", "vault", "yaml"]),
     ("watches", &["error", "fields", "metrics", "names", "services", "snake", "vault", "yaml"]),
     ("playbook", &["error", "fields", "metrics", "names", "snake", "template", "vault", "watches", "yaml"]),
     ("variables", &["names", "snake", "template", "watches"]),
     ("job", &["metrics", "names", "playbook", "template", "watches"]),
     ("access", &["job", "playbook"]),
-    ("ansible", &["access", "connections", "job", "names", "shares", "template", "watches", "yaml"]),
+    ("ansible", &["access", "job", "names", "shares", "template", "watches", "yaml"]),
     ("run", &["access", "job", "memory", "metrics", "playbook", "services", "shares", "template", "yaml"]),
     ("executor", &["ansible", "job", "memory", "offload", "playbook", "run", "shares"]),
     ("status", &["job", "run"]),

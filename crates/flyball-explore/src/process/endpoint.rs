@@ -6,6 +6,7 @@
 use super::Activity;
 use crate::port::{Connection, PortBody, full};
 use crate::site::OPERATOR_NAMESPACE;
+use flyball::listener;
 use flyball_core::{Status, hex};
 use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode};
@@ -19,10 +20,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 /// Number of random bytes of a token.
 const TOKEN_BYTES: usize = 24;
+/// Maximum number of connections. An operator that opens one per request and object stays below it.
+const MAX_CONNECTIONS: usize = 1024;
 
 /// An API server for one start of a process.
 pub(crate) struct Endpoint {
@@ -66,23 +68,12 @@ impl Endpoint {
 
     /// Serves until the future is dropped, which closes all connections.
     pub(crate) async fn serve(self) {
-        let mut connections = JoinSet::new();
-        loop {
-            tokio::select! {
-                accepted = self.listener.accept() => {
-                    if let Ok((stream, _)) = accepted {
-                        connections.spawn(serve_connection(self.gate.clone(), stream));
-                    }
-                }
-                Some(_) = connections.join_next() => {}
-            }
-        }
+        let Self { listener, gate, .. } = self;
+        listener::accept(listener, MAX_CONNECTIONS, |stream| serve_connection(gate.clone(), stream)).await;
     }
 }
 
 async fn serve_connection(gate: Gate, stream: TcpStream) {
-    // Without it, small responses are late.
-    let _ = stream.set_nodelay(true);
     let respond = service_fn(move |request| {
         let gate = gate.clone();
         async move { gate.respond(request).await }

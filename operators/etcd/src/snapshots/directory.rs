@@ -1,6 +1,7 @@
 use super::{Error, Result, Snapshots};
 use crate::etcd::Chunks;
 use bytes::Bytes;
+use flyball::listener;
 use futures_util::StreamExt;
 use futures_util::stream::try_unfold;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
@@ -12,12 +13,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 /// Maximum number of concurrent connections; others wait.
 const CONNECTIONS: usize = 16;
@@ -71,21 +70,16 @@ impl SnapshotDirectory {
     ///
     /// Restrict access to members: a client with the name of a snapshot can read all of it.
     pub async fn serve(self, listener: TcpListener) {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS));
-        while let Ok(permit) = permits.clone().acquire_owned().await {
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                continue;
-            };
+        listener::accept(listener, CONNECTIONS, |stream| {
             let folder = self.clone();
-            tokio::spawn(async move {
+            async move {
                 let response = service_fn(|request: Request<Incoming>| folder.respond(request));
                 let mut server = hyper::server::conn::http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).keep_alive(false);
                 let _ = tokio::time::timeout(TIME, server.serve_connection(TokioIo::new(stream), response)).await;
-                drop(permit);
-            });
-        }
+            }
+        })
+        .await;
     }
 
     async fn respond(
