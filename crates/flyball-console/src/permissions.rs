@@ -145,7 +145,8 @@ pub(crate) fn denials(reconciles: &[Reconcile]) -> Vec<Value> {
     let mut denials = Vec::new();
     for reconcile in reconciles {
         let error = text(&reconcile.value["error"]);
-        if error.contains("forbidden") && found.insert((reconcile.operator, bounded(error))) && denials.len() < 50 {
+        if reconcile.value["status"] == 403 && found.insert((reconcile.operator, bounded(error))) && denials.len() < 50
+        {
             denials.push(json!({
                 "operator": reconcile.operator, "controller": bounded(text(&reconcile.value["controller"])),
                 "error": bounded(error), "reconcile": bounded(text(&reconcile.value["id"])),
@@ -183,7 +184,7 @@ mod tests {
         let reconcile = Reconcile {
             operator: 0,
             began: parse_rfc3339("2026-01-01T00:00:00Z").expect("a time"),
-            value: Arc::new(json!({"writes": writes, "error": "pods is forbidden"})),
+            value: Arc::new(json!({"writes": writes, "error": "pods is forbidden", "status": 403})),
         };
         let plurals = BTreeMap::from([((String::new(), "Pod".to_owned()), "pods".to_owned())]);
         let compared = compare(&grants, &uses(0, &operator, &[reconcile.clone(), reconcile.clone()], &plurals));
@@ -203,6 +204,8 @@ mod tests {
         assert_eq!(uses, expected);
         assert_eq!(compared["granted"][0]["unusedVerbs"], json!(["delete"]));
         assert_eq!((&compared["granted"][1]["used"], &compared["granted"][1]["wide"]), (&json!(false), &json!(true)));
-        assert_eq!(denials(&[reconcile.clone(), reconcile]).len(), 1);
+        let other = json!({"error": "the gate is forbidden"});
+        let other = Reconcile { value: Arc::new(other), ..reconcile.clone() };
+        assert_eq!(denials(&[other, reconcile.clone(), reconcile]).len(), 1);
     }
 }

@@ -103,6 +103,16 @@ impl Error {
         }
     }
 
+    /// Returns the HTTP status of a failed request, if its response is this error or a cause of it.
+    pub(crate) fn http_status(&self) -> Option<u16> {
+        let first: &(dyn StdError + 'static) = &*self.0.source;
+        let mut chain = std::iter::successors(Some(first), |error| error.source());
+        chain.find_map(|error| match error.downcast_ref() {
+            Some(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        })
+    }
+
     /// Returns the source location of a forbidden request, such as `src/operator.rs:41`; `None` for other errors, and
     /// in release builds.
     ///
@@ -257,6 +267,17 @@ mod tests {
         let status = |code| kube::Error::Api(Status::failure("no", "Forbidden").with_code(code).boxed());
         assert_eq!(Error::from("other").call_site(), None);
         assert_eq!(Error::from(status(403)).0.way.is_some(), cfg!(debug_assertions));
+    }
+
+    #[test]
+    fn http_status_is_that_of_the_response_among_the_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot publish")]
+        struct Publish(#[source] kube::Error);
+        let response = || kube::Error::Api(Status::failure("no", "Forbidden").with_code(403).boxed());
+        assert_eq!(Error::from(response()).context("apply").http_status(), Some(403));
+        assert_eq!(Error::from(Publish(response())).http_status(), Some(403));
+        assert_eq!(Error::from("a forbidden name").http_status(), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::context::{Context, DeclaredTypes, Environment, Primary, ReconcileSess
 use crate::error::{Error, Result, Retry};
 use crate::events::Event;
 use crate::kind::Kind;
-use crate::ledger::{self, Accesses, Ledger, MAX_ERROR_BYTES, Next, ReconcileRecord};
+use crate::ledger::{self, Accesses, Ledger, MAX_ERROR_BYTES, Next, ReconcileRecord, RecordedError};
 use crate::memory::MemoryCharge;
 use crate::offload::offload;
 use crate::panics::{caught, guarded};
@@ -141,7 +141,7 @@ struct Ended {
     from_server: bool,
     accesses: Accesses,
     outcome: ledger::Outcome,
-    error: Option<Box<str>>,
+    error: Option<RecordedError>,
 }
 
 /// Creates the span of a reconcile. It has the highest level, so that it exists even if only warnings are logged.
@@ -462,7 +462,7 @@ impl Worker {
         ending: CallOutcome,
         began: Instant,
         writes: usize,
-    ) -> (NextStep, ledger::Outcome, Option<Box<str>>) {
+    ) -> (NextStep, ledger::Outcome, Option<RecordedError>) {
         let (outcome, next) = match &ending {
             CallOutcome::Idle => {
                 self.succeeded(&item.key);
@@ -491,7 +491,7 @@ impl Worker {
             CallOutcome::Returned(Err(error)) => {
                 self.failed(&item.key, &error);
                 let text = Escaped(&error);
-                shown = Some(shortened(&text));
+                shown = Some(recorded(&text, error.http_status()));
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {text}"),
                     Outcome::Terminal => tracing::error!("not retried until the object changes: {text}"),
@@ -500,13 +500,13 @@ impl Worker {
             }
             CallOutcome::Panicked(text) => {
                 let text = Escaped(text);
-                shown = Some(shortened(&text));
+                shown = Some(recorded(&text, None));
                 tracing::error!(failures, "panicked: {text}");
             }
             CallOutcome::Late => {
                 let error = Error::deadline(self.deadline);
                 self.failed(&item.key, &error);
-                shown = Some(shortened(&error));
+                shown = Some(recorded(&error, None));
                 tracing::warn!(failures, "failed: {error}");
             }
         }
@@ -518,22 +518,27 @@ impl Worker {
 }
 
 impl Ended {
-    fn of(session: &ReconcileSession, next: NextStep, outcome: ledger::Outcome, error: Option<Box<str>>) -> Self {
+    fn of(session: &ReconcileSession, next: NextStep, outcome: ledger::Outcome, error: Option<RecordedError>) -> Self {
         let (writes, accesses) = session.end();
         let entry = Some(session.primary.entry.clone());
         Self { next, writes, entry, from_server: session.is_from_server(), accesses, outcome, error }
     }
 
-    fn without_object(next: NextStep, outcome: ledger::Outcome, writes: Vec<Write>, error: Option<Box<str>>) -> Self {
+    fn without_object(
+        next: NextStep,
+        outcome: ledger::Outcome,
+        writes: Vec<Write>,
+        error: Option<RecordedError>,
+    ) -> Self {
         let accesses = Accesses::default();
         Self { next, writes, entry: None, from_server: false, accesses, outcome, error }
     }
 }
 
-/// Formats an error for the ledger.
-fn shortened(error: &impl Display) -> Box<str> {
+/// Formats an error for the ledger, with the HTTP status of its response.
+fn recorded(error: &impl Display, status: Option<u16>) -> RecordedError {
     let mut text = error.to_string();
     let end = (0..=MAX_ERROR_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or_default());
-    text.into()
+    RecordedError { message: text.into(), status }
 }

@@ -31,10 +31,18 @@ pub(crate) struct ReconcileRecord {
     pub(crate) causes: Causes,
     pub(crate) accesses: Accesses,
     pub(crate) outcome: Outcome,
-    pub(crate) error: Option<Box<str>>,
+    pub(crate) error: Option<RecordedError>,
     /// Failures in a row, including this one.
     pub(crate) failures: u32,
     pub(crate) next: Next,
+}
+
+/// The error of a reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedError {
+    pub(crate) message: Box<str>,
+    /// HTTP status of the request that failed, if the API server responded.
+    pub(crate) status: Option<u16>,
 }
 
 /// The outcome of a reconcile.
@@ -219,6 +227,6 @@ impl ReconcileRecord {
             + self.key.as_str().len()
             + self.causes.heap_bytes()
             + self.accesses.heap_bytes()
-            + self.error.as_ref().map_or(0, |error| error.len())
+            + self.error.as_ref().map_or(0, |error| error.message.len())
     }
 }

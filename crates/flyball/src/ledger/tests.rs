@@ -29,7 +29,7 @@ fn reconcile(id: u64, error: Option<&str>) -> ReconcileRecord {
         causes,
         accesses: Accesses::default(),
         outcome: if error.is_some() { Outcome::Error } else { Outcome::Success },
-        error: error.map(Into::into),
+        error: error.map(|message| RecordedError { message: message.into(), status: None }),
         failures: 0,
         next: Next::Change,
     }

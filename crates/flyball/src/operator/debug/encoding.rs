@@ -196,7 +196,10 @@ impl<'a> Encoder<'a> {
             page["skipped"] = accesses.skipped.into();
         }
         if let Some(error) = &reconcile.error {
-            page["error"] = (**error).into();
+            page["error"] = (*error.message).into();
+            if let Some(status) = error.status {
+                page["status"] = status.into();
+            }
         }
         if reconcile.failures > 0 {
             page["failures"] = reconcile.failures.into();

@@ -4,7 +4,9 @@ use super::*;
 use crate::backoff::Backoff;
 use crate::cache::Delta;
 use crate::kind::Type;
-use crate::ledger::{Accesses, ChangedFields, FilteredChange, Next, Outcome, Read, Target, Verb, WriteRecord};
+use crate::ledger::{
+    Accesses, ChangedFields, FilteredChange, Next, Outcome, Read, RecordedError, Target, Verb, WriteRecord,
+};
 use crate::queue::{Cause, Causes, Effect, NextStep, Priority, RetryRate, Trigger, Workers};
 use flyball_core::Rng;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -70,7 +72,7 @@ fn operator() -> DebugPages {
         causes,
         accesses,
         outcome: Outcome::RequeueAfter,
-        error: None,
+        error: Some(RecordedError { message: "pods is forbidden".into(), status: Some(403) }),
         failures: 0,
         next: Next::RequeueAfter(Duration::from_secs(30)),
     });
@@ -134,7 +136,7 @@ async fn reconciles_are_selected_by_object_and_involvement() {
         "readsOmitted": 0,
         "writes": [{"object": pod, "verb": "apply", "result": "changed", "before": "5", "after": "6", "fields": [],
             "fieldsOmitted": 0}],
-        "writesOmitted": 0, "outcome": "requeue_after",
+        "writesOmitted": 0, "outcome": "requeue_after", "error": "pods is forbidden", "status": 403,
         "next": {"type": "requeueAfter", "seconds": 30.0, "at": "1970-01-01T00:01:21.000000Z"},
     });
     assert_eq!(found["reconciles"][0], expected);
