@@ -2,6 +2,7 @@
 
 use crate::api::Reference;
 use crate::edit::Edit;
+use flyball_core::metadata::SERVER_MANAGED_FIELDS;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -106,16 +107,7 @@ pub(crate) fn uid(object: &Value) -> String {
 fn restorable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        for field in [
-            "uid",
-            "resourceVersion",
-            "generation",
-            "creationTimestamp",
-            "managedFields",
-            "selfLink",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-        ] {
+        for field in SERVER_MANAGED_FIELDS.into_iter().chain(["deletionTimestamp", "deletionGracePeriodSeconds"]) {
             metadata.remove(field);
         }
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {

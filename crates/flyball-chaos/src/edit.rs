@@ -4,6 +4,7 @@
 //! overwrites a value that differs from the expected one, neither when it is injected nor when it is undone. A value
 //! that the operator or another client has set in between stays.
 
+use flyball_core::pointer::unescape;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -258,15 +259,6 @@ fn resolve(object: &Value, path: &str) -> Option<String> {
 
 fn item_name(segment: &str) -> Option<&str> {
     segment.strip_prefix("[name=")?.strip_suffix(']')
-}
-
-/// Escapes a key as a segment of a path.
-pub(crate) fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
-fn unescape(segment: &str) -> String {
-    segment.replace("~1", "/").replace("~0", "~")
 }
 
 #[cfg(test)]

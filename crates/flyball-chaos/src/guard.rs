@@ -64,7 +64,7 @@ pub async fn protect(cluster: &Cluster, namespace: &str, is_protected: bool) -> 
     if is_marked(&found["metadata"]["annotations"]) == is_protected {
         return Ok(false);
     }
-    let path = format!("/metadata/annotations/{}", crate::edit::escape(PROTECTED_ANNOTATION));
+    let path = format!("/metadata/annotations/{}", flyball_core::pointer::escape(PROTECTED_ANNOTATION));
     let value = is_protected.then(|| "true".into());
     let edit = crate::edit::Edit::set(&found, &path, value);
     let operations = edit.and_then(|edit| edit.inject(&found)).map_err(|error| Error::Target(error.to_string()))?;

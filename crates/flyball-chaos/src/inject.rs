@@ -6,10 +6,11 @@
 
 use crate::api::{Cluster, Reference};
 use crate::change::{Change, EXPERIMENT_ANNOTATION, Progress, RUN_LABEL, UNDO_ANNOTATION, uid};
-use crate::edit::{Edit, escape, unchanged};
+use crate::edit::{Edit, unchanged};
 use crate::error::{Error, Result};
 use crate::journal::{Entry, Journal};
 use crate::text::clean;
+use flyball_core::pointer::escape;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -7,13 +7,14 @@ mod workload;
 
 use crate::api::{Cluster, Reference};
 use crate::change::{Change, FINALIZER};
-use crate::edit::{Edit, escape};
+use crate::edit::Edit;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, Fault, ObjectName};
 use crate::guard;
 use crate::network::NetworkFault;
 use crate::operator::{Operator, is_account};
 use flyball_core::names::is_subdomain;
+use flyball_core::pointer::escape;
 use serde_json::{Value, json};
 use std::fmt;
 

@@ -5,8 +5,9 @@
 //! experiments. If the operator repairs none, a run compares the state alone, and its report contains a note.
 
 use crate::change::Change;
-use crate::edit::{Edit, escape};
+use crate::edit::Edit;
 use crate::operator::Operator;
+use flyball_core::pointer::escape;
 use serde_json::{Value, json};
 
 /// Maximum number of candidates.

@@ -12,7 +12,8 @@ use crate::shared::Shared;
 use crate::store::{Change, Watch};
 use crate::summary::{Summary, items, text};
 use crate::timeline::{self, Sources};
-use crate::watch::{message, read};
+use crate::watch::read;
+use flyball::error_chain;
 use flyball_core::time::{rfc3339_micro, saturating_add};
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ async fn body_of(shared: &Shared, watches: &[Watch], summary: Option<&Summary>) 
     let Some(watch) = watches.get(summary.kind) else { return (Value::Null, String::new()) };
     match read(&shared.client, &watch.kind, &summary.namespace, &summary.name).await {
         Ok(body) => (body, String::new()),
-        Err(error) => (Value::Null, message(&error)),
+        Err(error) => (Value::Null, error_chain(&error)),
     }
 }
 
@@ -110,7 +111,7 @@ async fn events_of(shared: &Shared, summary: Option<&Summary>) -> (Vec<Value>, S
     let path = format!("/api/v1/{scope}events?limit=200&fieldSelector=involvedObject.uid%3D{id}");
     match list(shared, &path).await {
         Ok(list) => (items(&list["items"]).cloned().collect(), String::new()),
-        Err(error) => (Vec::new(), message(&error)),
+        Err(error) => (Vec::new(), error_chain(&error)),
     }
 }
 
@@ -188,7 +189,7 @@ pub(crate) async fn controllers(shared: &Shared) -> Answer {
     let leases = list(shared, &format!("/apis/coordination.k8s.io/v1/{scope}leases?limit=500")).await;
     let (leases, error) = match leases {
         Ok(list) => (controllers::leases(&list, now), String::new()),
-        Err(error) => (Vec::new(), message(&error)),
+        Err(error) => (Vec::new(), error_chain(&error)),
     };
     described["leases"] = leases.into();
     described["leasesError"] = error.into();
@@ -244,7 +245,7 @@ pub(crate) async fn permissions(shared: &Shared, query: &Query) -> Answer {
         .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let (user, error) = match shared.client.request::<Value>(request).await {
         Ok(review) => (review["status"].clone(), String::new()),
-        Err(error) => (Value::Null, message(&error)),
+        Err(error) => (Value::Null, error_chain(&error)),
     };
     let operators = shared.operators.all();
     let reconciles = shared.operators.reconciles(MAX_CHART_RECONCILES, |_| true);
@@ -277,7 +278,7 @@ async fn roles(shared: &Shared) -> (Vec<Value>, Vec<Value>, String) {
     for (at, plural) in [(0, "clusterroles"), (0, "roles"), (1, "clusterrolebindings"), (1, "rolebindings")] {
         match list(shared, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}?limit=5000")).await {
             Ok(list) => found[at].extend(items(&list["items"]).cloned()),
-            Err(error) => problem = message(&error),
+            Err(error) => problem = error_chain(&error),
         }
     }
     let [roles, bindings] = found;
@@ -308,6 +309,6 @@ pub(crate) async fn act(shared: &Shared, request: &ActionRequest) -> Answer<()> 
             kube::Error::Api(status) => StatusCode::from_u16(status.code).unwrap_or(StatusCode::BAD_GATEWAY),
             _ => StatusCode::BAD_GATEWAY,
         };
-        (code, message(&error))
+        (code, error_chain(&error))
     })
 }

@@ -8,6 +8,7 @@ use crate::kind::{Discover, Kind};
 use crate::secret::hide_values;
 use crate::store::Store;
 use crate::summary::{Summary, text};
+use flyball::error_chain;
 use flyball_core::Clock;
 use flyball_core::time::rfc3339_micro;
 use futures_util::TryStreamExt;
@@ -109,7 +110,7 @@ impl Watcher {
                 _ => backoff,
             };
             if !matches!(code, 404 | 405 | 410) {
-                self.store.fail(index, &message(&error), matches!(code, 401 | 403));
+                self.store.fail(index, &error_chain(&error), matches!(code, 401 | 403));
             }
             backoff = (backoff * 2).min(BACKOFF.1);
             if code == 404 {
@@ -204,23 +205,6 @@ fn request(path: &str, kind: &Kind, is_list: bool) -> kube::Result<Request<Vec<u
         (false, _) => "application/json",
     };
     Request::get(path).header(ACCEPT, accept).body(Vec::new()).map_err(kube::Error::HttpError)
-}
-
-/// Returns the message of the API server, or the error with its causes.
-pub(crate) fn message(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        return status.message.clone();
-    }
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// Reads one object; of Secrets, only metadata without copies of their values.

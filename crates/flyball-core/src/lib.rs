@@ -7,6 +7,7 @@
 //! The deterministic simulation depends on that.
 
 pub mod cron;
+pub mod exposition;
 pub mod field;
 pub mod hex;
 pub mod json;
@@ -14,6 +15,7 @@ pub mod memory;
 pub mod metadata;
 pub mod names;
 pub mod object;
+pub mod pointer;
 pub mod quantity;
 pub mod regexp;
 pub mod rng;

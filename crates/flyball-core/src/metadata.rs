@@ -10,6 +10,13 @@ use serde_json::{Map, Value};
 /// Maximum total size of the annotations of an object, in bytes.
 pub const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
+/// Metadata that only the API server sets.
+pub const SERVER_MANAGED_FIELDS: [&str; 6] =
+    ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
+
+/// Those of [`SERVER_MANAGED_FIELDS`] that change with writes.
+pub const REVISION_FIELDS: [&str; 3] = ["generation", "managedFields", "resourceVersion"];
+
 /// Validates labels.
 pub fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();

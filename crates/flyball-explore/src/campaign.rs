@@ -6,6 +6,7 @@
 use crate::scenario::{Scenario, Step};
 use crate::site::ELSEWHERE;
 use crate::stage::Stage;
+use flyball_core::pointer;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -167,7 +168,7 @@ impl Variant {
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let mut at = object;
     for field in pointer.split('/').skip(1) {
-        let field = field.replace("~1", "/").replace("~0", "~");
+        let field = pointer::unescape(field);
         at = match at {
             Value::Array(items) => {
                 let Some(item) = field.parse::<usize>().ok().and_then(|n| items.get_mut(n)) else { return };
@@ -177,7 +178,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
                 if !other.is_object() {
                     *other = json!({});
                 }
-                &mut other[field]
+                &mut other[&*field]
             }
         };
     }
@@ -271,7 +272,7 @@ fn properties(schema: &Value, path: &str, sample: Option<&Value>, depth: usize, 
     let required: BTreeSet<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        let pointer = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let pointer = format!("{path}/{}", pointer::escape(name));
         let value = sample.and_then(|sample| sample.get(name));
         let is_optional = !required.contains(&**name);
         let mut add = |label: &str, value: Option<Value>, is_enum: bool, is_optional: bool| {

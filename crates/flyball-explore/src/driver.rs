@@ -9,6 +9,7 @@ use crate::schedule::Schedule;
 use crate::site::{NAMESPACE, Port, name_at};
 use crate::stage::{ServedResource, Stage};
 use flyball_cluster::StoredObject;
+use flyball_core::pointer;
 use http::Method;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -354,9 +355,9 @@ impl Driver<'_> {
 /// Removes a field from an object.
 pub(crate) fn remove(object: &mut Value, pointer: &str) {
     let Some((parent, field)) = pointer.rsplit_once('/') else { return };
-    let field = field.replace("~1", "/").replace("~0", "~");
+    let field = pointer::unescape(field);
     match object.pointer_mut(parent) {
-        Some(Value::Object(fields)) => drop(fields.remove(&field)),
+        Some(Value::Object(fields)) => drop(fields.remove(&*field)),
         Some(Value::Array(items)) => {
             if let Some(n) = field.parse().ok().filter(|n| *n < items.len()) {
                 items.remove(n);

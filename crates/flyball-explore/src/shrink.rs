@@ -4,6 +4,7 @@ use crate::evaluate::Evaluator;
 use crate::oracle::Violation;
 use crate::scenario::Step;
 use crate::schedule::{Injection, Schedule};
+use flyball_core::pointer;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -115,7 +116,7 @@ impl<'a> Shrinker<'a> {
 fn fields_of(value: &Value, path: &str, depth: usize, pointers: &mut BTreeSet<String>) {
     let Value::Object(fields) = value else { return };
     for (name, field) in fields {
-        let pointer = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let pointer = format!("{path}/{}", pointer::escape(name));
         if depth < 4 {
             fields_of(field, &pointer, depth + 1, pointers);
         }

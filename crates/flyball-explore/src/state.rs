@@ -5,6 +5,7 @@ use crate::history::{counts, is_generated};
 use crate::site::{kind_name, object_name};
 use bytes::Bytes;
 use flyball_cluster::StoredObject;
+use flyball_core::pointer;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,8 +104,7 @@ fn compare(object: &str, field: String, expected: Option<&Value>, found: Option<
         (Some(Value::Object(expected)), Some(Value::Object(found))) => {
             let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
             for name in names {
-                let escaped = name.replace('~', "~0").replace('/', "~1");
-                compare(object, format!("{field}/{escaped}"), expected.get(name), found.get(name), all);
+                compare(object, format!("{field}/{}", pointer::escape(name)), expected.get(name), found.get(name), all);
             }
         }
         (Some(Value::Array(expected)), Some(Value::Array(found))) if expected.len() == found.len() => {

@@ -200,8 +200,13 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Formats an error with its causes, each text once; an API error by its message.
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+/// Formats an error with its causes, each text once; an error of the API server by its message.
+///
+/// ```
+/// let error = "many".parse::<u16>().unwrap_err();
+/// assert_eq!(flyball::error_chain(&error), "invalid digit found in string");
+/// ```
+pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let (mut text, mut next) = (String::new(), Some(error));
     while let Some(error) = next {
         let message = match error.downcast_ref() {

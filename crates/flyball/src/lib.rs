@@ -154,7 +154,7 @@ pub use conflict::retry_on_conflict;
 pub use context::Context;
 pub use controller::{Action, Channel, Controller, ObjectChange, Predicate, Reconcile, Source};
 pub use election::LeaderElection;
-pub use error::{Error, Result, is_namespace_terminating};
+pub use error::{Error, Result, chain as error_chain, is_namespace_terminating};
 pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Dynamic, Kind, Resource};

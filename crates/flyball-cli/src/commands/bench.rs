@@ -179,7 +179,7 @@ async fn measure(
     let mut cost = Cost {
         objects: objects.len(),
         seconds: (rested - start).as_secs_f64(),
-        reconciles_per_object: (after.sum(RECONCILES, "") - before.sum(RECONCILES, "")) / each,
+        reconciles_per_object: (after.sum(RECONCILES) - before.sum(RECONCILES)) / each,
         calls_per_object: Calls::new(per_object),
         calls_per_idle_hour: Calls::new(per_hour),
         budget,
@@ -269,12 +269,12 @@ impl MetricsPoller {
     /// and the start of the idle period.
     async fn wait_until_idle(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
         let (mut last, mut since) = (0.0, Instant::now());
-        let least = before.map_or(-1.0, |before| before.sum(RECONCILES, ""));
+        let least = before.map_or(-1.0, |before| before.sum(RECONCILES));
         let rest = poll_until(self.timeout, POLL_INTERVAL, async || {
             if let Ok(metrics) = Metrics::fetch(&self.web, &self.address).await {
-                let done = metrics.sum(RECONCILES, "");
-                let busy = metrics.sum("workqueue_depth", "") + metrics.sum("controller_runtime_active_workers", "");
-                if busy > 0.0 || done > last || metrics.sum("leader_election_master_status", "") == 0.0 {
+                let done = metrics.sum(RECONCILES);
+                let busy = metrics.sum("workqueue_depth") + metrics.sum("controller_runtime_active_workers");
+                if busy > 0.0 || done > last || metrics.sum("leader_election_master_status") == 0.0 {
                     (last, since) = (done, Instant::now());
                 } else if since.elapsed() >= IDLE_PERIOD && done > least {
                     return Ok(Ok((metrics, since)));

@@ -3,8 +3,10 @@
 use crate::error::{Error, Result, ResultExt};
 use crate::web::Web;
 use bytes::Bytes;
+use flyball_core::exposition::{Sample, samples};
 use http::Request;
 use kube::Client;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 
@@ -45,18 +47,17 @@ impl Metrics {
         client.request_text(request).await.map(Self).context("the control plane did not respond")
     }
 
-    /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty
-    /// one.
-    pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
+    /// Returns the sum of all series of a name.
+    pub(crate) fn sum(&self, name: &str) -> f64 {
         // Not `sum`, which is -0 for empty input.
-        self.series(name).filter(|(labels, _)| labels.contains(label)).fold(0.0, |sum, (_, value)| sum + value)
+        self.series(name).fold(0.0, |sum, sample| sum + sample.value)
     }
 
     /// Returns the sums of a name by the values of one of its labels.
     pub(crate) fn by(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
         let mut sums = BTreeMap::new();
-        for (labels, count) in self.series(name) {
-            *sums.entry(value(labels, label).to_owned()).or_default() += count;
+        for sample in self.series(name) {
+            *sums.entry(value(sample, label).into_owned()).or_default() += sample.value;
         }
         sums
     }
@@ -64,14 +65,14 @@ impl Metrics {
     /// Returns the requests that the embedded API server denied, without those of administrators, such as `list pods`.
     pub(crate) fn denied(&self) -> Vec<String> {
         let denied = self.series("flyball_forbidden_requests_total");
-        denied.map(|(labels, _)| format!("{} {}", value(labels, "verb").to_lowercase(), resource(labels))).collect()
+        denied.map(|sample| format!("{} {}", value(sample, "verb").to_lowercase(), resource(sample))).collect()
     }
 
     /// Returns the permissions that service accounts used on the embedded API server, such as `list pods`.
     pub(crate) fn used(&self) -> BTreeSet<String> {
         let mut used = BTreeSet::new();
-        for (labels, _) in self.series("flyball_service_account_requests_total") {
-            let verbs: &[&str] = match (value(labels, "verb"), value(labels, "code")) {
+        for sample in self.series("flyball_service_account_requests_total") {
+            let verbs: &[&str] = match (&*value(sample, "verb"), &*value(sample, "code")) {
                 ("GET", _) => &["get"],
                 ("LIST", _) => &["list"],
                 ("WATCH", _) => &["watch"],
@@ -83,35 +84,28 @@ impl Metrics {
                 ("APPLY" | "PATCH", _) => &["patch"],
                 _ => &[],
             };
-            used.extend(verbs.iter().map(|verb| format!("{verb} {}", resource(labels))));
+            used.extend(verbs.iter().map(|verb| format!("{verb} {}", resource(sample))));
         }
         used
     }
 
-    /// Returns labels and value of each series of a name.
-    pub(crate) fn series(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
-        self.0.lines().filter_map(move |line| {
-            let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']))?;
-            let (labels, value) = rest.rsplit_once(' ')?;
-            Some((labels, value.parse().ok()?))
-        })
+    /// Returns the samples of a name.
+    pub(crate) fn series(&self, name: &str) -> impl Iterator<Item = Sample<'_>> {
+        samples(&self.0).filter(move |sample| sample.name == name)
     }
 }
 
 /// Returns the resource of a series, such as `deployments/status.apps`.
-fn resource(labels: &str) -> String {
-    let part = |label| Some(value(labels, label)).filter(|value| !value.is_empty());
+fn resource(sample: Sample<'_>) -> String {
+    let part = |label| Some(value(sample, label)).filter(|value| !value.is_empty());
     let subresource = part("subresource").map(|name| format!("/{name}")).unwrap_or_default();
     let group = part("group").map(|name| format!(".{name}")).unwrap_or_default();
-    format!("{}{subresource}{group}", value(labels, "resource"))
+    format!("{}{subresource}{group}", value(sample, "resource"))
 }
 
-/// Finds the value of one of the labels of a series, empty if there is no such label.
-fn value<'a>(labels: &'a str, label: &str) -> &'a str {
-    let all = labels.trim_matches(['{', '}']).split("\",");
-    all.filter_map(|one| one.split_once("=\""))
-        .find(|(name, _)| *name == label)
-        .map_or("", |(_, value)| value.trim_end_matches('"'))
+/// Returns the value of one of the labels of a series, empty if there is no such label.
+fn value<'a>(sample: Sample<'a>, label: &str) -> Cow<'a, str> {
+    sample.label(label).unwrap_or_default()
 }
 
 /// Finds a free address for the metrics of an operator.
@@ -141,11 +135,11 @@ mod tests {
              flyball_service_account_requests_total{code=\"200\",group=\"\",resource=\"pods\",subresource=\"status\",verb=\"PUT\"} 1\n\
              apiserver_request_total{code=\"403\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"POST\"} 1\n",
         );
-        assert_eq!((metrics.sum("calls", ""), metrics.sum("calls", "code=\"200\"")), (7.0, 5.0));
+        assert_eq!((metrics.sum("calls"), metrics.by("calls", "code")["200"]), (7.0, 5.0));
         assert_eq!(metrics.by("calls", "method"), [("GET".to_owned(), 3.0), ("PUT".to_owned(), 4.0)].into());
         assert_eq!(metrics.denied(), ["patch deployments/status.apps", "list pods"]);
         let used: Vec<String> = metrics.used().into_iter().collect();
         assert_eq!(used, ["create deployments.apps", "patch deployments.apps", "update pods/status"]);
-        assert_eq!((metrics.sum("plain", ""), metrics.sum("broken", ""), metrics.sum("none", "")), (3.0, 0.0, 0.0));
+        assert_eq!((metrics.sum("plain"), metrics.sum("broken"), metrics.sum("none")), (3.0, 0.0, 0.0));
     }
 }

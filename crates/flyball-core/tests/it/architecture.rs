@@ -2,11 +2,13 @@ use flyball_architecture::Sources;
 
 /// The layers, lowest first: each module and its allowed imports.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("exposition", &[]),
     ("gvk", &[]),
     ("hex", &[]),
     ("json", &[]),
     ("memory", &[]),
     ("names", &[]),
+    ("pointer", &[]),
     ("quantity", &[]),
     ("regexp", &[]),
     ("rng", &[]),

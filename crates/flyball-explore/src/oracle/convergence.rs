@@ -80,8 +80,7 @@ fn describe(difference: &Difference, where_else: &str) -> String {
 }
 
 fn truncated(text: &str, max: usize) -> &str {
-    let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    &text[..end]
+    &text[..text.floor_char_boundary(max)]
 }
 
 /// Reports objects that an undisturbed run replaces in a later step.

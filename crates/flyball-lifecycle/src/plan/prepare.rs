@@ -6,6 +6,7 @@ use crate::api::labels::{GENERATED_BY, MANAGED, OWNER, OWNER_KIND, OWNER_NAMESPA
 use crate::api::{GROUP, InstallPlan, Step};
 use crate::csv::label_of;
 use crate::installed::bundle_of;
+use flyball_core::metadata::SERVER_MANAGED_FIELDS;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
@@ -33,8 +34,7 @@ pub(super) fn prepared(plan: &InstallPlan, step: &Step, resource: Resource, obje
     }
     let is_managers = is_managers(step);
     let Some(metadata) = map(&mut object, "metadata") else { return object };
-    for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink", "namespace"]
-    {
+    for field in SERVER_MANAGED_FIELDS.into_iter().chain(["namespace"]) {
         metadata.remove(field);
     }
     if resource.is_namespaced {

@@ -2,10 +2,10 @@
 
 use crate::api::{InputValue, ReportDataSource, ReportQuery};
 use crate::query::{Catalog, Definition, Error, Inputs, Source, builtin};
+use flyball::error_chain;
 use flyball::{Context, Result};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
-use std::error::Error as _;
 
 /// The queries and sources of a namespace.
 #[derive(Debug, Default)]
@@ -56,6 +56,5 @@ pub(super) fn values(inputs: &[InputValue]) -> Inputs {
 
 /// Returns the message of an error with its cause, in the length of a condition.
 pub(super) fn message(error: &Error) -> String {
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    format!("{error}{cause}").chars().take(1024).collect()
+    error_chain(error).chars().take(1024).collect()
 }

@@ -5,12 +5,12 @@ use crate::api::{ImportStatus, PrometheusImporter, ReportDataSource, ReportDataS
 use crate::meter::Subject;
 use crate::source::prometheus::{Range, Values, query_range, samples};
 use crate::store::Series;
+use flyball::error_chain;
 use flyball::proxy::Proxies;
 use flyball::web::{Client, Trust};
 use flyball::{Action, Condition, Context, Controller, Reconcile, Result};
 use flyball_core::time::{Timestamp, parse_rfc3339, parse_unsigned_duration, rfc3339};
 use kube::{Resource, ResourceExt};
-use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,8 +118,7 @@ impl DataSources {
             let values: Vec<Values> = match query_range(&client, &url, &importer.query, range).await {
                 Ok(values) => values,
                 Err(error) => {
-                    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-                    return Ok(Err(("ImportFailed", format!("{error}{cause}").chars().take(1024).collect())));
+                    return Ok(Err(("ImportFailed", error_chain(&error).chars().take(1024).collect())));
                 }
             };
             let (store, namespace, name, progress) = (store.clone(), namespace.clone(), name.clone(), progress.clone());

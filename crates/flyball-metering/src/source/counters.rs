@@ -5,6 +5,7 @@
 use crate::meter::{Meter, Subject, bounded};
 use crate::observation::short;
 use crate::store::{OwnerRecord, Sample, Series};
+use flyball_core::exposition::samples;
 use std::collections::BTreeMap;
 
 /// Path of the metrics.
@@ -41,24 +42,18 @@ impl Counters {
 /// Adds up the counters by meter and controller. Requests have no controller.
 fn read(text: &str) -> BTreeMap<(Meter, String), f64> {
     let mut sums = BTreeMap::new();
-    for line in text.lines() {
-        let Some((series, value)) = line.rsplit_once(' ') else { continue };
-        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-        let Some((_, meter, factor)) = COUNTERS.iter().find(|(counter, ..)| *counter == name) else { continue };
-        let Some(value) = value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0) else { continue };
-        let key = (*meter, label(labels, "controller"));
+    for sample in samples(text) {
+        let counter = COUNTERS.iter().find(|(counter, ..)| *counter == sample.name);
+        let Some((_, meter, factor)) = counter.filter(|_| sample.value.is_finite() && sample.value >= 0.0) else {
+            continue;
+        };
+        let controller = sample.label("controller").map(|name| short(&name)).unwrap_or_default();
+        let key = (*meter, controller);
         if sums.contains_key(&key) || sums.len() < COUNTERS.len() * MAX_CONTROLLERS {
-            *sums.entry(key).or_default() += value * factor;
+            *sums.entry(key).or_default() += sample.value * factor;
         }
     }
     sums
-}
-
-/// Returns the value of a label, as in `controller="site",result="success"}`.
-fn label(labels: &str, name: &str) -> String {
-    let pairs = labels.trim_end_matches('}').split(',').filter_map(|pair| pair.split_once('='));
-    let mut found = pairs.filter(|(label, _)| *label == name).map(|(_, value)| short(value.trim_matches('"')));
-    found.next().unwrap_or_default()
 }
 
 /// Returns the series of a controller. Its name stands for its kind, which metrics do not contain.
@@ -79,6 +74,13 @@ fn series(operator: &str, controller: &str) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_labels_may_contain_commas() {
+        let text = "controller_runtime_reconcile_total{cluster=\"a,controller=b\",controller=\"site, large\"} 1\n";
+        let controllers: Vec<String> = read(text).into_keys().map(|(_, controller)| controller).collect();
+        assert_eq!(controllers, ["site, large"]);
+    }
 
     #[test]
     fn counters_count_from_one_poll_to_the_next() {

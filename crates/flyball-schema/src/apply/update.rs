@@ -7,6 +7,7 @@ use super::path::PathElement;
 use super::set::{Branch, FieldSet};
 use super::types::{Type, TypeMismatch};
 use crate::schema::Node;
+use flyball_core::metadata::SERVER_MANAGED_FIELDS;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -97,18 +98,7 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     for field in ["apiVersion", "kind", "metadata"] {
         set.insert(&[PathElement::field(field)]);
     }
-    let metadata = [
-        "name",
-        "namespace",
-        "creationTimestamp",
-        "selfLink",
-        "uid",
-        "clusterName",
-        "generation",
-        "managedFields",
-        "resourceVersion",
-    ];
-    for field in metadata {
+    for field in SERVER_MANAGED_FIELDS.into_iter().chain(["clusterName", "name", "namespace"]) {
         set.insert(&[PathElement::field("metadata"), PathElement::field(field)]);
     }
     set

@@ -10,6 +10,7 @@
 use crate::extent::{Extent, MAX_DEPTH};
 use Error::{Misfit, TooLarge};
 use flyball_core::memory;
+use flyball_core::pointer;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
 
@@ -232,7 +233,7 @@ impl<'p> Pointer<'p> {
         if count > MAX_TOKENS {
             return Err(TooLarge(format!("a path has {count} steps, more than {MAX_TOKENS}")));
         }
-        Ok(Self { text, tokens: tokens().map(|token| token.replace("~1", "/").replace("~0", "~")).collect() })
+        Ok(Self { text, tokens: tokens().map(|token| pointer::unescape(token).into_owned()).collect() })
     }
 
     /// Returns true if the pointer refers to the whole document.

@@ -6,6 +6,7 @@ use crate::codec::convert_whole;
 use crate::request::json_type;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
+use flyball_core::pointer;
 use flyball_core::status::{Details, Reason};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
 use flyball_schema::decode::{fit_numbers, misfit};
@@ -103,14 +104,14 @@ impl Patch {
                 let (mut at, mut value) = (&mut tree, patched);
                 let parent = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
                 for step in parent.split('/').skip(1) {
-                    let step = step.replace("~1", "/").replace("~0", "~");
+                    let step = pointer::unescape(step);
                     let next = match value {
-                        Value::Object(fields) => fields.get(&step),
+                        Value::Object(fields) => fields.get(&*step),
                         Value::Array(items) => step.parse::<usize>().ok().and_then(|at| items.get(at)),
                         _ => None,
                     };
                     let Some(next) = next else { break };
-                    (at, value) = (&mut at[step], next);
+                    (at, value) = (&mut at[&*step], next);
                     if at.is_null() {
                         *at = Value::Object(Map::new());
                     }

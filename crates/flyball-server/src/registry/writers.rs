@@ -106,6 +106,5 @@ impl WriteLog {
 }
 
 fn shortened(text: &str) -> &str {
-    let end = (0..=MAX_NAME_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or_default()]
+    &text[..text.floor_char_boundary(MAX_NAME_BYTES)]
 }

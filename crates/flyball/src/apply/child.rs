@@ -9,6 +9,7 @@ use crate::kind::{AnyResource, Kind, Type, key_of, type_of};
 use crate::ledger::Verb;
 use crate::queue::Effect;
 use flyball_core::ObjectKey;
+use flyball_core::metadata::SERVER_MANAGED_FIELDS;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Request, header::CONTENT_TYPE};
@@ -22,10 +23,6 @@ const MAX_ATTEMPTS: usize = 3;
 const SUFFIX_LENGTH: usize = 5;
 /// Bytes of a generated name before the random characters, as on the API server.
 const MAX_PREFIX_LENGTH: usize = 58;
-
-/// Metadata that only the API server sets.
-const SET_BY_SERVER: [&str; 6] =
-    ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 
 impl<K: AnyResource> Context<K> {
     /// Applies a child by server-side apply, with the object being reconciled as its owner, and returns the result.
@@ -299,7 +296,7 @@ impl ReconcileSession {
         let Some(metadata) = metadata.as_object_mut() else {
             return reject(format!("metadata of {kind} is not an object"));
         };
-        for field in SET_BY_SERVER {
+        for field in SERVER_MANAGED_FIELDS {
             metadata.remove(field);
         }
         if let Some(namespace) = self.primary.key.namespace().filter(|_| kind.is_namespaced()) {

@@ -538,7 +538,6 @@ impl Ended {
 /// Formats an error for the ledger, with the HTTP status of its response.
 fn recorded(error: &impl Display, status: Option<u16>) -> RecordedError {
     let mut text = error.to_string();
-    let end = (0..=MAX_ERROR_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or_default());
+    text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES));
     RecordedError { message: text.into(), status }
 }

@@ -335,6 +335,5 @@ impl Series {
 }
 
 fn shorten(text: &mut String, longest: usize) {
-    let end = (0..=longest.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or_default());
+    text.truncate(text.floor_char_boundary(longest));
 }

@@ -4,6 +4,7 @@
 //! text, and unchanged members are skipped without decoding.
 
 use flyball_core::json::{MalformedJson, RawJson};
+use flyball_core::metadata::REVISION_FIELDS;
 use foldhash::fast::FixedState;
 use std::fmt::{self, Write};
 use std::hash::BuildHasher;
@@ -20,8 +21,6 @@ const MAX_ELEMENTS: usize = 256;
 const ELEMENT_NAMES: [&str; 4] = ["name", "type", "containerPort", "mountPath"];
 /// Seed of the hashes of values. They are compared within a process, and never shown.
 const SEED: u64 = 0x6c65_6467_6572;
-/// Metadata that changes with each write.
-const OF_EACH_WRITE: [&str; 3] = ["resourceVersion", "generation", "managedFields"];
 
 /// The fields that a write changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,8 +67,7 @@ pub(crate) fn path_text(path: &[Segment]) -> String {
             Segment::Element(field, name) => write!(text, "[{field}={name}]"),
         };
     }
-    let end = (0..=MAX_PATH_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    text.truncate(end);
+    text.truncate(text.floor_char_boundary(MAX_PATH_BYTES));
     text
 }
 
@@ -199,7 +197,7 @@ impl Comparison {
         let is_metadata = matches!(&*self.path, [Segment::Field(name)] if **name == *"metadata");
         match (old.0.as_bytes().first(), new.0.as_bytes().first()) {
             (Some(b'{'), Some(b'{')) if self.path.len() < MAX_DEPTH => {
-                self.members(old, new, |name| !is_metadata || !OF_EACH_WRITE.contains(&name))
+                self.members(old, new, |name| !is_metadata || !REVISION_FIELDS.contains(&name))
             }
             (Some(b'['), Some(b'[')) if self.path.len() < MAX_DEPTH => self.elements(old, new),
             _ => {

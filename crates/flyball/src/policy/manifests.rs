@@ -2,6 +2,7 @@
 
 use super::{Declaration, Mutation};
 use crate::webhook::ADMISSION;
+use flyball_core::pointer;
 use serde_json::{Value, json};
 
 /// Match condition that excludes objects that are being deleted.
@@ -83,7 +84,7 @@ fn default(path: &[&str], value: &str) -> String {
     let (mut field, mut pointer, mut steps) = ("object".to_owned(), String::new(), Vec::new());
     for segment in path {
         field += &format!("[?{}]", text(segment));
-        pointer += &format!("/{}", segment.replace('~', "~0").replace('/', "~1"));
+        pointer += &format!("/{}", pointer::escape(segment));
         let made = if steps.len() + 1 == path.len() { value } else { "{}" };
         let add = format!("[JSONPatch{{op: \"add\", path: {}, value: {made}}}]", text(&pointer));
         steps.push(if steps.len() + 1 == path.len() { add } else { format!("({field}.hasValue() ? [] : {add})") });

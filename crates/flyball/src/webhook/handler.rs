@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::kind::{Kind, Resource};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flyball_core::metadata::REVISION_FIELDS;
 use flyball_core::{Reason, Status, memory};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -286,7 +287,7 @@ fn decode<T: DeserializeOwned>(meter: &Meter, object: &Value) -> Result<T, Statu
 
 /// Returns true if only the finalizers of an object that is being deleted change, and fields that the API server sets.
 fn changes_only_finalizers(sent: &WireRequest) -> bool {
-    const CHANGING: [&str; 4] = ["finalizers", "generation", "managedFields", "resourceVersion"];
+    const WITHOUT: [&str; 4] = ["finalizers", REVISION_FIELDS[0], REVISION_FIELDS[1], REVISION_FIELDS[2]];
     fn rest<'a>(object: &'a Value, without: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
         object.as_object().into_iter().flatten().filter(|(field, _)| !without.contains(&field.as_str()))
     }
@@ -294,7 +295,7 @@ fn changes_only_finalizers(sent: &WireRequest) -> bool {
     sent.operation == Operation::Update
         && new["metadata"]["deletionTimestamp"].is_string()
         && rest(new, &["metadata"]).eq(rest(old, &["metadata"]))
-        && rest(&new["metadata"], &CHANGING).eq(rest(&old["metadata"], &CHANGING))
+        && rest(&new["metadata"], &WITHOUT).eq(rest(&old["metadata"], &WITHOUT))
 }
 
 /// Converts an error as the API server does: with the code of its own errors, else as an internal error.

@@ -4,6 +4,7 @@
 //! a defaulter makes to the typed object is computed as a difference, and only that difference is applied to the
 //! JSON.
 
+use flyball_core::pointer;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -119,7 +120,7 @@ fn compare(path: &str, from: &Value, to: &Value, operations: &mut Vec<Value>) {
 }
 
 fn compare_members(path: &str, from: &Map<String, Value>, to: &Map<String, Value>, operations: &mut Vec<Value>) {
-    let below = |key: &str| format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+    let below = |key: &str| format!("{path}/{}", pointer::escape(key));
     for key in from.keys().filter(|key| !to.contains_key(*key)) {
         operations.push(json!({"op": "remove", "path": below(key)}));
     }

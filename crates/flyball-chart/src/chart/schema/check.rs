@@ -4,6 +4,7 @@ use super::Draft;
 use super::text::{count, display, equal, number, quote, quoted, type_of};
 use crate::functions::regexes;
 use crate::message;
+use flyball_core::pointer;
 use regex::bytes::Regex;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ fn pointer(location: &Location) -> String {
         tokens.push(step.token.as_str());
         next = &step.parent;
     }
-    tokens.iter().rev().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect()
+    tokens.iter().rev().map(|token| format!("/{}", pointer::escape(token))).collect()
 }
 
 /// A violation with its position.

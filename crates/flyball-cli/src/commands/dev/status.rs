@@ -34,13 +34,14 @@ pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
 
 /// Formats the status line.
 fn line(metrics: &Metrics, last_error: Option<&str>) -> String {
-    let sum = |name: &str, label: &str| metrics.sum(name, label);
-    let reconciles = sum("controller_runtime_reconcile_total", "");
-    let failed = sum("controller_runtime_reconcile_total", "result=\"error\"");
+    let sum = |name: &str| metrics.sum(name);
+    let results = metrics.by("controller_runtime_reconcile_total", "result");
+    let reconciles = sum("controller_runtime_reconcile_total");
+    let failed = results.get("error").copied().unwrap_or_default();
     let mut parts = vec![
-        format!("{} objects", sum("flyball_cache_objects", "")),
-        format!("{} queued", sum("workqueue_depth", "")),
-        format!("{} active", sum("controller_runtime_active_workers", "")),
+        format!("{} objects", sum("flyball_cache_objects")),
+        format!("{} queued", sum("workqueue_depth")),
+        format!("{} active", sum("controller_runtime_active_workers")),
         format!("{reconciles} reconciles"),
     ];
     if failed > 0.0 {

@@ -83,8 +83,7 @@ impl<'a> Encoder<'a> {
 
     fn error(&self, error: &LastError) -> Value {
         let mut message = error.message.clone();
-        let end = (0..=MAX_ERROR_BYTES.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
-        message.truncate(end.unwrap_or_default());
+        message.truncate(message.floor_char_boundary(MAX_ERROR_BYTES));
         json!({"message": message, "since": self.time(error.since)})
     }
 

@@ -7,6 +7,7 @@ use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::progress::Progress;
 use flyball_cluster::{Cluster, Controllers, Nodes, Options};
+use flyball_core::metadata::SERVER_MANAGED_FIELDS;
 use flyball_lifecycle::api::labels::ROLLBACK;
 use flyball_lifecycle::api::{
     ClusterServiceVersion, ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase, Subscription, crds,
@@ -40,17 +41,8 @@ const IGNORED: [&str; 11] = [
     "InstallPlan",
     "Operator",
 ];
-/// Fields of metadata that belong to the cluster.
-const OWN_METADATA: [&str; 8] = [
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "managedFields",
-    "selfLink",
-    "ownerReferences",
-    "deletionTimestamp",
-];
+/// Metadata that belongs to the cluster, beside that of the API server.
+const CLUSTER_FIELDS: [&str; 2] = ["ownerReferences", "deletionTimestamp"];
 /// Timeout of a CRD to be served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -147,7 +139,8 @@ impl Stage {
         let Some((kind, namespace, name)) = key(kinds, object) else { return Ok(None) };
         let mut body = object.clone();
         if let Some(metadata) = body["metadata"].as_object_mut() {
-            OWN_METADATA.iter().for_each(|field| drop(metadata.remove(*field)));
+            let fields = SERVER_MANAGED_FIELDS.iter().chain(&CLUSTER_FIELDS);
+            fields.for_each(|field| drop(metadata.remove(*field)));
         }
         let path = kind.path(namespace.as_deref(), None);
         let created = match self.send(Method::POST, &path, "application/json", &body).await {
