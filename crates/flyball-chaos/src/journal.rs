@@ -7,9 +7,8 @@ use crate::change::{Change, Progress};
 use crate::error::{Error, Result};
 use flyball_files::{Durability, Replace};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Version of the format.
@@ -63,7 +62,7 @@ impl Journal {
     pub fn create(path: &Path, run: &str, cluster: &str, operator: &str, started: &str) -> Result<Self> {
         let error = |source| Error::StateFile { action: "create", path: path.to_owned(), source };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(error)?;
+            flyball_files::private_directory().recursive(true).create(folder).map_err(error)?;
         }
         let lock = lock(path)?;
         if path.exists() {
@@ -199,16 +198,10 @@ fn lock_path(path: &Path) -> PathBuf {
 
 fn lock(path: &Path) -> Result<File> {
     let error = |source| Error::StateFile { action: "lock", path: path.to_owned(), source };
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(lock_path(path));
-    let file = file.map_err(error)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(Error::StateContent {
-            path: path.to_owned(),
-            problem: "is in use by a running command: stop it with Ctrl-C, which undoes its changes".to_owned(),
-        }),
-        Err(fs::TryLockError::Error(source)) => Err(error(io::Error::other(source))),
-    }
+    flyball_files::try_lock(&lock_path(path)).map_err(error)?.ok_or_else(|| Error::StateContent {
+        path: path.to_owned(),
+        problem: "is in use by a running command: stop it with Ctrl-C, which undoes its changes".to_owned(),
+    })
 }
 
 /// Returns the position of an error, without the excerpt of the file that a message may contain.

@@ -1,9 +1,10 @@
-//! Atomic replacement of files: readers see either the old or the new content, optionally also after a crash.
+//! Files that are replaced atomically, private to their owner, or locks.
 //!
-//! The new content is written to a temporary file in the same directory, which is then renamed. This crate does not
-//! depend on the content of the files, and never follows a link at the temporary name.
+//! Readers of a replaced file see either the old or the new content, optionally also after a crash. The new content is
+//! written to a temporary file in the same directory, which is then renamed. This crate does not depend on the content
+//! of the files, and never follows a link at the temporary name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -145,6 +146,33 @@ pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
+/// Returns a builder of directories that only their owner can access.
+///
+/// An existing directory keeps its permissions.
+pub fn private_directory() -> DirBuilder {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "other systems have no modes"))]
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// Acquires the lock of a private file, which is created if it does not exist; `None` if it is held already.
+///
+/// The lock is held until the returned file is closed, at the latest when its process ends. The file remains.
+///
+/// # Errors
+///
+/// Fails if the file cannot be created or locked.
+pub fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    let file = private(OpenOptions::new().write(true).create(true).truncate(false)).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// Creates a new file: an existing link is removed, and not followed.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match fs::remove_file(path) {
@@ -200,6 +228,21 @@ mod tests {
         private.write(&file, "three").unwrap();
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("three", 0o600));
         assert_eq!(folder.names(), ["f"]);
+    }
+
+    #[test]
+    fn private_files_and_directories_are_those_of_their_owner() {
+        let folder = Folder::new("private");
+        private_directory().recursive(true).create(&folder.0.join("a/b")).unwrap();
+        assert_eq!((mode(&folder.0.join("a")), mode(&folder.0.join("a/b"))), (0o700, 0o700));
+        assert!(private_directory().create(&folder.0.join("a")).is_err(), "it exists");
+        let lock = folder.0.join("lock");
+        let held = try_lock(&lock).unwrap().expect("it is free");
+        assert_eq!(mode(&lock), 0o600);
+        assert!(try_lock(&lock).unwrap().is_none());
+        drop(held);
+        assert!(try_lock(&lock).unwrap().is_some());
+        assert!(try_lock(&folder.0.join("none/lock")).is_err());
     }
 
     #[test]

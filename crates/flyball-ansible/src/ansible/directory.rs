@@ -12,9 +12,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl RunDirectory {
             verbosity: job.verbosity,
         };
         for part in [folder.temporary(), folder.callbacks(), folder.home()] {
-            DirBuilder::new().mode(0o700).create(part)?;
+            flyball_files::private_directory().create(part)?;
         }
         // Ansible searches its plugins and collections there.
         if let Some(home) = std::env::home_dir() {
@@ -120,9 +120,7 @@ impl RunDirectory {
     pub(super) async fn write_variables(&self, vars: Arc<Vars>) -> io::Result<()> {
         let work_dir = self.work_dir();
         flyball::offload(QUICK_TIME, move || {
-            let mut options = OpenOptions::new();
-            let options = options.write(true).create_new(true).mode(0o600);
-            let mut file = BufWriter::new(options.open(work_dir.path().join("variables.json"))?);
+            let mut file = BufWriter::new(work_dir.create("variables.json")?);
             serde_json::to_writer(&mut file, &Variables(&vars))?;
             file.flush()
         })

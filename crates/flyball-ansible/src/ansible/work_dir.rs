@@ -7,9 +7,9 @@
 use super::process::kill_marked;
 use rustix::process::geteuid;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -43,10 +43,10 @@ impl WorkDir {
         for _ in 0..MAX_TRIES {
             let name = super::random(NAME_BYTES)?;
             let (path, lock) = (base.join(&name), base.join(&name).with_extension(LOCK));
-            let lock_file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock)?;
+            let lock_file = flyball_files::private(OpenOptions::new().write(true).create_new(true)).open(&lock)?;
             // A concurrent cleanup may have locked the file first, and removed it.
             if lock_file.try_lock().is_ok() && lock_file.metadata()?.nlink() > 0 {
-                DirBuilder::new().mode(0o700).create(&path)?;
+                flyball_files::private_directory().create(&path)?;
                 return Ok(Self { path, lock, _held: lock_file });
             }
         }
@@ -58,9 +58,13 @@ impl WorkDir {
     }
 
     /// Creates a file that only this user can access.
+    pub(super) fn create(&self, name: &str) -> io::Result<File> {
+        flyball_files::private(OpenOptions::new().write(true).create_new(true)).open(self.path.join(name))
+    }
+
+    /// Creates a file with a text that only this user can access.
     pub(super) fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path.join(name))?;
-        file.write_all(text.as_bytes())
+        self.create(name)?.write_all(text.as_bytes())
     }
 }
 
@@ -77,7 +81,7 @@ impl Drop for WorkDir {
 fn base(temporary: &Path) -> io::Result<PathBuf> {
     let name = format!("flyball-ansible-{}", geteuid().as_raw());
     let usual = temporary.join(&name);
-    match DirBuilder::new().mode(0o700).create(&usual) {
+    match flyball_files::private_directory().create(&usual) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ if is_private(&usual) => return Ok(usual),
         _ => {}
@@ -90,7 +94,7 @@ fn base(temporary: &Path) -> io::Result<PathBuf> {
         return Ok(found);
     }
     let path = temporary.join(format!("{prefix}{}", super::random(16)?));
-    DirBuilder::new().mode(0o700).create(&path)?;
+    flyball_files::private_directory().create(&path)?;
     Ok(path)
 }
 

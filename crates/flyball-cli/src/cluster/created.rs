@@ -10,7 +10,6 @@ use crate::files::private::state_directory;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a file, in bytes.
@@ -31,11 +30,8 @@ impl CreatedObjects {
     }
 
     fn in_directory(folder: &Path, pid: u32, url: &str) -> Result<Self> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .context(format!("cannot create {}", folder.display()))?;
+        let prepared = flyball_files::private_directory().recursive(true).create(folder);
+        prepared.context(format!("cannot create {}", folder.display()))?;
         let path = folder.join(format!("made-{pid}.json"));
         let what = || format!("cannot write {}", path.display());
         let file = flyball_files::private(OpenOptions::new().write(true).create(true).truncate(true))

@@ -10,7 +10,6 @@ use rustix::process::{Pid, test_kill_process};
 use serde_json::{Map, Value, json};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -117,7 +116,7 @@ impl Lock {
         name.push(".lock");
         let lock = PathBuf::from(name);
         for _ in 0..MAX_LOCK_ATTEMPTS {
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
+            match flyball_files::private(OpenOptions::new().write(true).create_new(true)).open(&lock) {
                 Ok(mut file) => {
                     let guard = Self(lock);
                     file.write_all(format!("{LOCK_OWNER}{}\n", std::process::id()).as_bytes())

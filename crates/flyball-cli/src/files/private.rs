@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result, ResultExt};
 use flyball_files::{Durability, Replace};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A private directory, which is removed when this is dropped. The directory of a killed process is removed when the
@@ -29,7 +29,7 @@ impl PrivateDirectory {
         remove_abandoned(folder, name);
         let path = folder.join(format!("{name}-{pid}"));
         let what = || format!("cannot create {}", path.display());
-        DirBuilder::new().recursive(false).mode(0o700).create(&path).context(what())?;
+        flyball_files::private_directory().create(&path).context(what())?;
         let lock = File::open(&path).context(what())?;
         lock.try_lock().context(what())?;
         Ok(Self { path, _lock: lock })

@@ -13,9 +13,9 @@ use crate::webhook::WebhookPort;
 use flyball_cluster::Options;
 use flyball_core::Clock;
 use std::cell::Cell;
+use std::fs::OpenOptions;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -243,13 +243,13 @@ impl Folder {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("flyball-explored-{}-{count}", std::process::id()));
         // It fails if it exists: another user may have created it.
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        flyball_files::private_directory().create(&path)?;
         Ok(Self(path))
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.0.join(name);
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let mut file = flyball_files::private(OpenOptions::new().write(true).create_new(true)).open(&path)?;
         io::Write::write_all(&mut file, text.as_bytes())?;
         Ok(path)
     }

@@ -1,10 +1,10 @@
 //! Records of clusters in `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 
-use crate::error::{Result, ResultExt};
+use crate::error::Result;
+use crate::files::state::StateFiles;
 use crate::files::{entries, private};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Record of a running cluster.
@@ -46,14 +46,11 @@ pub(crate) struct Replayed {
 
 /// The files of one cluster.
 #[derive(Clone, Debug)]
-pub(crate) struct Files {
-    folder: PathBuf,
-    name: String,
-}
+pub(crate) struct Files(StateFiles);
 
 impl Files {
     pub(crate) fn of(name: &str) -> Result<Self> {
-        Ok(Self { folder: private::state_directory()?, name: name.to_owned() })
+        StateFiles::of(name).map(Self)
     }
 
     /// Returns the files of all clusters that were started on this machine, in the order of their names.
@@ -63,97 +60,72 @@ impl Files {
         let name = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".lock")?.to_owned());
         let mut names: Vec<String> = entries(&folder)?.iter().filter_map(|path| name(path)).collect();
         names.sort();
-        Ok(names.into_iter().map(|name| Self { folder: folder.clone(), name }).collect())
+        names.iter().map(|name| Self::of(name)).collect()
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn file(&self, ending: &str) -> PathBuf {
-        self.folder.join(format!("{}.{ending}", self.name))
+        self.0.name()
     }
 
     pub(crate) fn log(&self) -> PathBuf {
-        self.file("log")
+        self.0.path("log")
+    }
+
+    pub(crate) fn create_log(&self) -> Result<File> {
+        self.0.create_log("log")
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.file("kubeconfig")
+        self.0.path("kubeconfig")
     }
 
     /// Creates the directory.
     pub(crate) fn prepare(&self) -> Result<()> {
-        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        created.context(format!("cannot create {}", self.folder.display()))
+        self.0.prepare()
     }
 
     /// Acquires the lock of the cluster; `None` if a running cluster holds it.
     pub(crate) fn lock(&self) -> Result<Option<File>> {
-        let path = self.file("lock");
-        let what = format!("cannot lock {}", path.display());
-        let file = flyball_files::private(OpenOptions::new().write(true).create(true).truncate(false)).open(&path);
-        let file = file.context(what.clone())?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error).context(what),
-        }
+        self.0.lock("lock")
     }
 
     /// Reads the record, if it exists.
     pub(crate) fn read(&self) -> Result<Option<Record>> {
-        let path = self.file("json");
-        let what = format!("cannot read {}", path.display());
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).context(what).map(Some),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).context(what),
-        }
+        self.0.read("json")
     }
 
     /// Returns true if the cluster runs, and its record, which may remain after a crash.
     pub(crate) fn find(&self) -> Result<(bool, Option<Record>)> {
-        if !self.folder.exists() {
-            return Ok((false, None));
-        }
-        Ok((self.lock()?.is_none(), self.read()?))
+        Ok((self.0.is_locked("lock")?, self.read()?))
     }
 
     pub(crate) fn write(&self, record: &Record) -> Result<()> {
-        let path = self.file("json");
-        let written = serde_json::to_vec_pretty(record).map_err(std::io::Error::other);
-        written.and_then(|text| private::write(&path, &text)).context(format!("cannot write {}", path.display()))
+        self.0.write("json", record)
     }
 
     /// Records the progress of a start.
     pub(crate) fn write_progress(&self, text: &str) {
         // The progress is informative only; errors are ignored.
-        let _ = private::write(&self.file("starting"), text.as_bytes());
+        let _ = private::write(&self.0.path("starting"), text.as_bytes());
     }
 
     /// Reads the progress of a start; empty if there is none.
     pub(crate) fn read_progress(&self) -> String {
-        fs::read_to_string(self.file("starting")).unwrap_or_default()
+        fs::read_to_string(self.0.path("starting")).unwrap_or_default()
     }
 
     pub(crate) fn remove_progress(&self) {
-        let _ = fs::remove_file(self.file("starting"));
+        self.0.remove(&["starting"]);
     }
 
     /// Removes the record of a cluster, but not its log.
     pub(crate) fn remove(&self) {
-        self.remove_progress();
-        for ending in ["json", "kubeconfig"] {
-            let _ = fs::remove_file(self.file(ending));
-        }
+        self.0.remove(&["starting", "json", "kubeconfig"]);
     }
 
     /// Returns the last lines of the log.
     pub(crate) fn log_tail(&self) -> String {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(10)..].join("\n")
+        self.0.log_tail("log", 10)
     }
 }
 

@@ -14,7 +14,7 @@ use flyball_cluster::{
 };
 use flyball_core::Quantity;
 use parking_lot::Mutex;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -149,8 +149,7 @@ fn print(record: &Record, state: &str) {
 #[expect(clippy::disallowed_methods, reason = "waits for another process")]
 fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let log = flyball_files::private(OpenOptions::new().write(true).create(true).truncate(true)).open(files.log());
-    let log = log.context(format!("cannot write {}", files.log().display()))?;
+    let log = files.create_log()?;
     let also = log.try_clone().context("cannot share the log")?;
     let mut command = Command::new(program);
     command.args(["cluster", "up", "--foreground", "--quiet", "--name", &args.named.name]);

@@ -10,7 +10,7 @@ use crate::cluster::connection::{Connection, config_of};
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::commands::cluster::LocalCluster;
 use crate::error::{Error, Result, ResultExt};
-use crate::files::private;
+use crate::files::state::StateFiles;
 use crate::operator::metrics::free_address;
 use crate::web::Web;
 use bytes::Bytes;
@@ -19,8 +19,6 @@ use http::Request;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -47,58 +45,31 @@ pub(super) struct Record {
 
 /// The manager beside a control plane of this machine.
 #[derive(Clone, Debug)]
-pub(super) struct LocalManager {
-    cluster: String,
-    folder: PathBuf,
-}
+pub(super) struct LocalManager(StateFiles);
+
+const LOCK: &str = "olm-lock";
+const RECORD: &str = "olm.json";
+const LOG: &str = "olm.log";
+const KUBECONFIG: &str = "olm.kubeconfig";
 
 impl LocalManager {
     pub(super) fn of(cluster: &str) -> Result<Self> {
-        Ok(Self { cluster: cluster.to_owned(), folder: private::state_directory()? })
+        StateFiles::of(cluster).map(Self)
     }
 
-    fn file(&self, ending: &str) -> PathBuf {
-        self.folder.join(format!("{}.{ending}", self.cluster))
-    }
-
-    /// Acquires the lock of the manager; `None` if a running one holds it.
-    fn lock(&self) -> Result<Option<File>> {
-        let path = self.file("olm-lock");
-        let what = format!("cannot lock {}", path.display());
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.context(what.clone())?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error).context(what),
-        }
-    }
-
-    /// Returns the record of the manager if it runs.
+    /// Returns the record of the manager if it runs. It has none while it starts.
     pub(super) fn find(&self) -> Result<Option<Record>> {
-        if !self.folder.exists() || self.lock()?.is_some() {
-            return Ok(None);
-        }
-        let path = self.file("olm.json");
-        let what = format!("cannot read {}", path.display());
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).context(what).map(Some),
-            // It is starting.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).context(what),
-        }
+        if self.0.is_locked(LOCK)? { self.0.read(RECORD) } else { Ok(None) }
     }
 
     /// Starts the manager in the background, and waits until it is ready.
     pub(super) async fn start(&self, cluster: &LocalCluster, args: &LocalFlags, timeout: Duration) -> Result<Record> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
-        let path = self.file("olm.log");
-        let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-        let log = log.context(format!("cannot write {}", path.display()))?;
+        let (path, log) = (self.0.path(LOG), self.0.create_log(LOG)?);
         let also = log.try_clone().context("cannot share the log")?;
         let health = free_address()?;
         let mut command = Command::new(program);
-        command.args(["olm", "local", &self.cluster, "--pid", &cluster.pid.to_string(), "--health", &health]);
+        command.args(["olm", "local", self.0.name(), "--pid", &cluster.pid.to_string(), "--health", &health]);
         command.arg("--kubeconfig").arg(&cluster.kubeconfig).args([
             "--namespace",
             &args.namespace,
@@ -113,7 +84,7 @@ impl LocalManager {
         let record = Record { pid, health, log: path.clone() };
         let ready = poll_until(timeout, POLL_INTERVAL, async || {
             if let Some(status) = child.try_wait().context("cannot wait for the lifecycle manager")? {
-                return Err(Error::new(format!("the lifecycle manager exited: {status}: {}", self.log_tail())));
+                return Err(Error::new(format!("the lifecycle manager exited: {status}: {}", self.0.log_tail(LOG, 5))));
             }
             Ok(if is_ready(&record).await { Ok(()) } else { Err(()) })
         });
@@ -132,8 +103,9 @@ impl LocalManager {
         };
         let pid = Pid::from_raw(record.pid).ok_or_else(|| Error::new("the manager's record has no process"))?;
         kill_process(pid, Signal::TERM).context(format!("cannot stop process {}", record.pid))?;
-        let stopped =
-            poll_until(STOP_TIMEOUT, POLL_INTERVAL, async || Ok(if self.lock()?.is_some() { Ok(()) } else { Err(()) }));
+        let stopped = poll_until(STOP_TIMEOUT, POLL_INTERVAL, async || {
+            Ok(if self.0.is_locked(LOCK)? { Err(()) } else { Ok(()) })
+        });
         stopped.await?.map_err(|()| {
             Error::new(format!("process {} of the lifecycle manager did not stop", record.pid))
                 .hint(format!("kill -9 {}", record.pid))
@@ -143,16 +115,7 @@ impl LocalManager {
     }
 
     fn remove_files(&self) {
-        for ending in ["olm.json", "olm.kubeconfig", "olm.token", "olm.log", "olm-lock"] {
-            let _ = fs::remove_file(self.file(ending));
-        }
-    }
-
-    /// Returns the last lines of the log.
-    fn log_tail(&self) -> String {
-        let log = fs::read_to_string(self.file("olm.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(5)..].join("\n")
+        self.0.remove(&[RECORD, KUBECONFIG, "olm.token", LOG, LOCK]);
     }
 }
 
@@ -197,14 +160,13 @@ pub(super) struct LocalArgs {
 
 pub(super) fn cmd_local(args: &LocalArgs) -> Result<ExitCode> {
     let manager = LocalManager::of(&args.cluster)?;
-    let lock = manager.lock()?.ok_or_else(|| Error::new("the lifecycle manager is already running"))?;
-    let kubeconfig = manager.file("olm.kubeconfig");
+    let lock = manager.0.lock(LOCK)?.ok_or_else(|| Error::new("the lifecycle manager is already running"))?;
+    let kubeconfig = manager.0.path(KUBECONFIG);
     renew_tokens(args, kubeconfig.clone())?;
     end_with(args.pid)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let record = Record { pid, health: args.health.clone(), log: manager.file("olm.log") };
-    let text = serde_json::to_vec_pretty(&record).context("cannot write the record")?;
-    private::write(&manager.file("olm.json"), &text).context("cannot write the record")?;
+    let record = Record { pid, health: args.health.clone(), log: manager.0.path(LOG) };
+    manager.0.write(RECORD, &record)?;
     let mut flags: Vec<OsString> = vec!["--kubeconfig".into(), kubeconfig.into()];
     flags.push(format!("--operator-namespace={}", args.namespace).into());
     flags.push(format!("--health-addr={}", args.health).into());
