@@ -106,7 +106,7 @@ impl Error {
     /// Returns the HTTP status of a failed request, if its response is this error or a cause of it.
     pub(crate) fn http_status(&self) -> Option<u16> {
         let first: &(dyn StdError + 'static) = &*self.0.source;
-        let mut chain = std::iter::successors(Some(first), |error| error.source());
+        let mut chain = std::iter::successors(Some(first), |&error| error.source());
         chain.find_map(|error| match error.downcast_ref() {
             Some(kube::Error::Api(status)) => Some(status.code),
             _ => None,

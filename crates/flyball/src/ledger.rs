@@ -74,7 +74,13 @@ impl Ledger {
             quiet: Ring::new(MAX_RECONCILES, MAX_QUIET_BYTES),
             sequence: 0,
         };
-        Self { rings: Mutex::new(rings), filtered: Mutex::default(), flaps: Mutex::default(), flap_counter, is_enabled: true }
+        Self {
+            rings: Mutex::new(rings),
+            filtered: Mutex::default(),
+            flaps: Mutex::default(),
+            flap_counter,
+            is_enabled: true,
+        }
     }
 
     /// Enables or disables it: a disabled ledger, the baseline of benchmarks, is not called.
