@@ -2,20 +2,22 @@
 
 mod catalog;
 mod data_source;
-mod query;
 mod report;
+mod report_query;
 mod tasks;
 
 use crate::access;
-use crate::api::{ReportDataSource, crds};
+use crate::api::crds;
 use crate::collect::ReadableOwners;
+use crate::query::{self, Limits};
 use crate::store::{self, Retention, Store};
-use flyball::{Controller, Operator};
+use flyball::{MemoryBudget, Operator};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::RwLock;
 
 /// Name of the operator.
 pub const NAME: &str = "flyball-metering";
@@ -70,11 +72,20 @@ impl Settings {
     }
 }
 
+/// Workers for queries, which namespaces share: with two, a namespace runs one query at a time, and the queries of
+/// another one never wait for all of its queries.
+const QUERY_WORKERS: usize = 2;
+/// Memory of a query, unless the container has less.
+const MAX_QUERY_MEMORY: u64 = 512 << 20;
+
 /// The settings, and the store, which is opened at its first use: printing manifests needs none.
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
+    limits: Limits,
     store: OnceLock<Arc<Store>>,
+    /// Held for reading by queries that run at the same time, for writing by one that runs alone.
+    running: RwLock<()>,
 }
 
 impl Shared {
@@ -90,12 +101,40 @@ impl Shared {
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         if self.settings.has_threads { flyball::offload(Duration::from_millis(100), work).await } else { work() }
     }
+
+    /// Runs a query. One that exceeds its memory runs again alone, since its memory is that of all running queries.
+    async fn query<T: Send + 'static>(
+        &self,
+        work: impl Fn(Limits) -> query::Result<T> + Send + Sync + 'static,
+    ) -> query::Result<T> {
+        let (work, limits) = (Arc::new(work), self.limits);
+        let run = || {
+            let work = work.clone();
+            self.compute(move || work(limits))
+        };
+        let running = self.running.read().await;
+        let done = run().await;
+        drop(running);
+        if !matches!(done, Err(query::Error::Memory { .. })) {
+            return done;
+        }
+        let _alone = self.running.write().await;
+        run().await
+    }
+}
+
+/// Returns the limits of queries. Simulations measure no memory, so that they are reproducible.
+fn limits(settings: &Settings) -> Limits {
+    let container = u64::try_from(MemoryBudget::of_container(0).bytes()).unwrap_or(u64::MAX);
+    let memory = (container / 4).min(MAX_QUERY_MEMORY);
+    Limits { memory: settings.has_threads.then_some(memory), ..Limits::default() }
 }
 
 /// Creates the operator.
 #[doc(alias("metering-operator", "operator-metering", "MeteringConfig"))]
 pub fn operator(settings: Settings) -> Operator {
-    let shared = Arc::new(Shared { settings, store: OnceLock::new() });
+    let limits = limits(&settings);
+    let shared = Arc::new(Shared { settings, limits, store: OnceLock::new(), running: RwLock::default() });
     let mut reports = report::controller(shared.clone());
     for rule in rules(&shared.settings) {
         reports = reports.allows(rule);
@@ -103,7 +142,7 @@ pub fn operator(settings: Settings) -> Operator {
     let operator = crds().into_iter().fold(Operator::new(NAME), Operator::crd);
     let operator = operator
         .controller(reports)
-        .controller(Controller::new(query::Queries { shared: shared.clone() }).reads::<ReportDataSource>())
+        .controller(report_query::controller(shared.clone()))
         .controller(data_source::controller(shared.clone()));
     tasks::all(&shared).into_iter().fold(operator, Operator::task)
 }

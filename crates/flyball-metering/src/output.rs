@@ -36,10 +36,18 @@ pub fn json(columns: &[Column], row: &[Cell]) -> Value {
 /// Returns the heading and rows as CSV, as in RFC 4180. A text that a spreadsheet would compute begins with an
 /// apostrophe.
 pub fn csv(columns: &[Column], rows: &[Vec<Cell>]) -> String {
-    let mut out = String::new();
+    csv_heading(columns) + &csv_rows(columns, rows)
+}
+
+/// Returns the heading of CSV.
+pub fn csv_heading(columns: &[Column]) -> String {
     let heading: Vec<String> = columns.iter().map(|column| field(&column.name)).collect();
-    out.push_str(&heading.join(","));
-    out.push_str("\r\n");
+    heading.join(",") + "\r\n"
+}
+
+/// Returns rows of CSV.
+pub fn csv_rows(columns: &[Column], rows: &[Vec<Cell>]) -> String {
+    let mut out = String::new();
     for row in rows {
         let cells = columns.iter().zip(row).map(|(column, cell)| match cell {
             Cell::Text(text) if !is_number(text) => field(&defused(text)),

@@ -2,22 +2,32 @@
 //!
 //! Three walls protect the store. The connection is opened for reading only. An authorizer allows selects from tables
 //! of this module, and pure functions of a list. The text of a query may not contain the prefix of the store's tables,
-//! so that it reaches them through views only, which apply the period and the namespace of the report. A budget of
-//! instructions and limits of rows and bytes bound its time and memory.
+//! so that it reaches them through views only, which apply the period and the namespace of the report before an
+//! expression of the query is evaluated. A [budget](Limits) and limits of values, rows and results bound time and
+//! memory. Messages of errors contain names from the text of the query, and no values of rows.
 //!
 //! Values reach a query as the result of `input('Name')` or as parameters `:Name`, never as part of its text.
 
+mod budget;
 mod builtin;
 mod functions;
+mod growth;
+mod lexer;
 mod period;
 mod run;
 mod sandbox;
+mod tables;
+mod text;
 mod views;
 
+pub use budget::Limits;
 pub use builtin::{builtin, builtin_names};
-pub use run::{Builtins, Catalog, Inputs, Request, Results, Source, run};
+pub use run::{Builtins, Catalog, Inputs, Request, Results, Source, check, run, run_within};
+
+pub use crate::store::MAX_ROW_BYTES;
 
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Longest query in bytes.
 pub const MAX_QUERY_BYTES: usize = 32 << 10;
@@ -145,7 +155,7 @@ pub enum Error {
         /// The problem.
         problem: String,
     },
-    /// SQLite rejects the query, or it failed.
+    /// SQLite cannot prepare the query.
     #[error("ReportQuery {query:?} failed")]
     Sql {
         /// The query.
@@ -153,12 +163,36 @@ pub enum Error {
         /// The cause.
         source: rusqlite::Error,
     },
+    /// An expression failed while the query ran.
+    #[error("ReportQuery {query:?} failed: {problem}")]
+    Expression {
+        /// The query.
+        query: String,
+        /// The problem, without values of rows.
+        problem: &'static str,
+    },
     /// The query ran too long.
     #[error("ReportQuery {query:?} exceeds the limit of {limit} instructions: reduce its period or its joins")]
     Budget {
         /// The query.
         query: String,
         /// The limit.
+        limit: u64,
+    },
+    /// The query took too long.
+    #[error("ReportQuery {query:?} exceeds the limit of {} seconds: reduce its period or its joins", .limit.as_secs())]
+    Time {
+        /// The query.
+        query: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The memory of this process grew too much while the query ran.
+    #[error("ReportQuery {query:?} exceeds the limit of {limit} MiB of memory: aggregate before sorts and joins")]
+    Memory {
+        /// The query.
+        query: String,
+        /// The limit in MiB.
         limit: u64,
     },
     /// The result is too large.
@@ -174,14 +208,22 @@ pub enum Error {
     Store(#[from] crate::store::Error),
 }
 
+/// The result of a query.
+pub type Result<T> = std::result::Result<T, Error>;
+
 impl Error {
     /// Returns true if the same query fails again until it, its report or its inputs change.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Self::Store(_) | Self::UnknownReport { .. } => false,
+            // Memory and time depend on the load.
+            Self::Store(_) | Self::UnknownReport { .. } | Self::Memory { .. } | Self::Time { .. } => false,
             Self::Sql { source, .. } => !matches!(
                 source.sqlite_error_code(),
-                Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::SystemIoFailure)
+                Some(
+                    rusqlite::ErrorCode::DatabaseBusy
+                        | rusqlite::ErrorCode::OutOfMemory
+                        | rusqlite::ErrorCode::SystemIoFailure
+                )
             ),
             _ => true,
         }

@@ -10,13 +10,18 @@
 //! and that time is stored in the same transaction.
 
 mod gauges;
+mod pages;
+mod private;
+mod quota;
 mod results;
 mod retention;
 mod series;
 mod usage;
 
 pub use gauges::{Gauge, OPEN};
-pub use results::{Cell, MAX_REPORT_ROWS, PeriodResult, StoredReport};
+pub use pages::ResultPages;
+pub use quota::{MAX_REPORT_ROWS, Quota};
+pub use results::{Cell, MAX_ROW_BYTES, PeriodResult, StoredReport};
 pub(crate) use retention::FINE_SINCE;
 pub use retention::{Retention, Sizes};
 pub use series::{OwnerRecord, Series, SeriesId};
@@ -39,7 +44,7 @@ pub const STATE: &str = "state";
 /// Name of the database in the data directory.
 const FILE: &str = "metering.sqlite";
 /// Version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Time for which a connection waits for a lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -78,16 +83,30 @@ CREATE TABLE flyball_complete (
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE flyball_progress (source TEXT PRIMARY KEY, through INTEGER NOT NULL) WITHOUT ROWID, STRICT;
 CREATE TABLE flyball_report (
-    id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, namespace TEXT NOT NULL, name TEXT NOT NULL, columns TEXT NOT NULL
+    id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    columns TEXT NOT NULL, bytes INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE flyball_period (
     report INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL, lines INTEGER NOT NULL,
-    PRIMARY KEY (report, until)
+    bytes INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (report, until)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE flyball_result (
     report INTEGER NOT NULL, until INTEGER NOT NULL, line INTEGER NOT NULL, cells TEXT NOT NULL,
     PRIMARY KEY (report, until, line)
 ) WITHOUT ROWID, STRICT;
+";
+
+/// Adds the sizes of results to tables of version 1.
+const SIZES_OF_RESULTS: &str = "
+ALTER TABLE flyball_report ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE flyball_period ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE flyball_period SET bytes = 1024 + (
+    SELECT coalesce(sum(length(cells) + 32), 0) FROM flyball_result r
+    WHERE r.report = flyball_period.report AND r.until = flyball_period.until
+);
+UPDATE flyball_report SET bytes = (
+    SELECT coalesce(sum(p.bytes), 0) FROM flyball_period p WHERE p.report = flyball_report.id
+);
 ";
 
 /// An error of the store.
@@ -101,8 +120,8 @@ pub enum Error {
         /// The cause.
         source: rusqlite::Error,
     },
-    /// The directory cannot be created.
-    #[error("cannot create the data directory {}", .path.display())]
+    /// The directory or its files cannot be created or restricted to their owner.
+    #[error("cannot create the data directory {} with files that only their owner can read", .path.display())]
     Directory {
         /// The data directory.
         path: PathBuf,
@@ -147,7 +166,7 @@ impl Store {
     /// If the directory cannot be created, or contains no database of this version.
     pub fn open(directory: &Path) -> Result<Self> {
         let path = || directory.to_owned();
-        std::fs::create_dir_all(directory).map_err(|source| Error::Directory { path: path(), source })?;
+        private::create(directory, FILE).map_err(|source| Error::Directory { path: path(), source })?;
         let sqlite = |source| Error::Sqlite { path: path(), source };
         let connection = Connection::open(directory.join(FILE)).map_err(sqlite)?;
         let version = prepare(&connection).map_err(sqlite)?;
@@ -168,7 +187,6 @@ impl Store {
         let open = || {
             let connection = Connection::open_with_flags(self.directory.join(FILE), flags)?;
             connection.busy_timeout(BUSY_TIMEOUT)?;
-            connection.pragma_update(None, "cache_size", -65_536)?;
             connection.pragma_update(None, "mmap_size", 1_i64 << 30)?;
             Ok(connection)
         };
@@ -267,9 +285,11 @@ fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_update(None, "cache_size", -65_536)?;
     connection.pragma_update(None, "journal_size_limit", 64_i64 << 20)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version != 0 {
-        return Ok(version);
-    }
-    connection.execute_batch(&format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
+    let change = match version {
+        0 => TABLES,
+        1 => SIZES_OF_RESULTS,
+        _ => return Ok(version),
+    };
+    connection.execute_batch(&format!("BEGIN; {change} PRAGMA user_version = {VERSION}; COMMIT;"))?;
     Ok(VERSION)
 }

@@ -3,7 +3,7 @@
 use super::{Collector, Event};
 use crate::meter::Subject;
 use crate::observation::{Observation, OwnerReference, short};
-use crate::store::{self, STATE, Store};
+use crate::store::{self, Gauge, STATE, Store};
 use flyball::{Client, Clock, Kind, Resource, Rng, WatchEvent};
 use futures_util::future::join_all;
 use http::Request;
@@ -14,6 +14,7 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta
 use kube::discovery::{Scope, pinned_kind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -22,6 +23,10 @@ use tokio::time::{sleep, timeout};
 
 /// Interval at which gauges are stored.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time between two attempts to store gauges.
+const MAX_FLUSH_BACKOFF: Duration = Duration::from_secs(60);
+/// Gauges that wait while they cannot be stored. With more, the watch fails: at the next start, all objects are listed.
+const MAX_PENDING_GAUGES: usize = 500_000;
 /// Seconds after which the time of completeness is stored, if nothing else changes.
 const PROGRESS_SECONDS: i64 = 10;
 /// Timeout of reading an owner.
@@ -74,6 +79,8 @@ pub struct Collection {
     workloads: Arc<AtomicUsize>,
     /// Time up to which the store was last complete.
     stored_until: Arc<AtomicI64>,
+    /// Gauges that could not be stored yet.
+    pending: Arc<Mutex<Vec<Gauge>>>,
     /// Discovered kinds of owners, by API version and kind.
     kinds: Arc<Mutex<OwnerKinds>>,
 }
@@ -88,6 +95,7 @@ impl Collection {
             readable,
             workloads: Arc::default(),
             stored_until: Arc::default(),
+            pending: Arc::default(),
             kinds: Arc::default(),
         }
     }
@@ -158,15 +166,17 @@ impl Collection {
         }
     }
 
-    /// Stores what was collected, and up to which time it is complete.
+    /// Stores what was collected, and up to which time it is complete. If it fails, the gauges remain pending.
     fn flush(&self, store: &Store) -> store::Result<()> {
         let (now, has_owners) = (self.now(), self.has_owners());
-        let (gauges, complete) = {
+        let mut pending = self.pending.lock();
+        let complete = {
             let mut collector = self.collector.lock();
-            let gauges = collector.drain(now, has_owners);
-            (gauges, collector.complete_until(now).filter(|_| has_owners))
+            pending.append(&mut collector.drain(now, has_owners));
+            collector.complete_until(now).filter(|_| has_owners)
         };
-        store.set_gauges(&gauges)?;
+        store.set_gauges(&pending)?;
+        let gauges = std::mem::take(&mut *pending);
         let stored = self.stored_until.load(Ordering::Relaxed);
         let is_due = |complete: &i64| !gauges.is_empty() || *complete >= stored + PROGRESS_SECONDS;
         if let Some(complete) = complete.filter(is_due) {
@@ -239,7 +249,7 @@ impl fmt::Debug for Collection {
 ///
 /// # Errors
 ///
-/// If the store fails.
+/// If the store still fails when `on_flush` returns false, or when too much waits for it.
 pub async fn watch(
     client: Client,
     rng: &Rng,
@@ -251,19 +261,30 @@ pub async fn watch(
     let owners =
         join_all(workloads.iter().map(|kind| flyball::watch(client.clone(), kind, rng, collection.on_owner())));
     let store_gauges = async {
+        let mut interval = FLUSH_INTERVAL;
         loop {
-            sleep(FLUSH_INTERVAL).await;
+            sleep(interval).await;
             for _ in 0..MAX_OWNER_ROUNDS {
                 if !collection.read_owners(&client).await {
                     break;
                 }
             }
-            match store {
-                Some(store) => collection.flush(store)?,
-                None => drop(collection.collector.lock().drain(collection.now(), collection.has_owners())),
-            }
-            if !on_flush() {
-                return Ok(());
+            let flushed = match store {
+                Some(store) => collection.flush(store),
+                None => {
+                    drop(collection.collector.lock().drain(collection.now(), collection.has_owners()));
+                    Ok(())
+                }
+            };
+            let goes_on = on_flush();
+            match flushed {
+                Ok(()) if goes_on => interval = FLUSH_INTERVAL,
+                Err(error) if goes_on && collection.pending.lock().len() <= MAX_PENDING_GAUGES => {
+                    interval = (interval * 2).min(MAX_FLUSH_BACKOFF);
+                    let cause = error.source().map(ToString::to_string);
+                    tracing::warn!(%error, cause, "cannot store what was collected: it is tried again");
+                }
+                done => return done,
             }
         }
     };

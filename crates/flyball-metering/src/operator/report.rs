@@ -1,11 +1,11 @@
 //! Reconciles Reports: one period at a time, when it is over and its data is complete.
 
-use super::Shared;
 use super::catalog::{NamespaceCatalog, message, values};
+use super::{QUERY_WORKERS, Shared};
 use crate::api::{Report, ReportDataSource, ReportQuery, ReportStatus};
-use crate::query::{Catalog, Definition, InputKind, Request, Results, run};
+use crate::query::{Catalog, Definition, Error, InputKind, Request, Results, run_within};
 use crate::schedule::{Period, next_period};
-use crate::store::{PeriodResult, STATE};
+use crate::store::{PeriodResult, Quota, STATE};
 use flyball::{Action, Condition, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::{Timestamp, parse_duration, parse_rfc3339, rfc3339};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -27,8 +27,9 @@ pub(super) fn controller(shared: Arc<Shared>) -> Controller<Reports> {
         verbs: vec!["delete".to_owned()],
         ..PolicyRule::default()
     };
-    // One at a time, since a result may be large.
-    Controller::new(Reports { shared }).concurrency(1).reads::<ReportQuery>().reads::<ReportDataSource>().allows(delete)
+    // Few at a time, since a result may be large.
+    let controller = Controller::new(Reports { shared }).concurrency(QUERY_WORKERS).shares_workers();
+    controller.reads::<ReportQuery>().reads::<ReportDataSource>().allows(delete)
 }
 
 /// Reconciles each Report.
@@ -70,7 +71,9 @@ impl Reconcile for Reports {
         }
         match self.run(report, query, catalog, period).await {
             Ok(results) => self.store(report, period, results, cx).await,
-            Err(error) if error.is_permanent() => fail(report, cx, "GenerateReportFailed", message(&error)).await,
+            Err(error) if error.is_permanent() || matches!(error, Error::Memory { .. } | Error::Time { .. }) => {
+                fail(report, cx, "GenerateReportFailed", message(&error)).await
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -83,16 +86,16 @@ impl Reports {
         query: Definition,
         catalog: NamespaceCatalog,
         period: Period,
-    ) -> std::result::Result<Results, crate::query::Error> {
+    ) -> crate::query::Result<Results> {
         let (inputs, store) = (values(&report.spec.inputs), self.shared.store()?);
         let namespace = report.namespace().unwrap_or_default();
         let is_scoped = namespace != self.shared.settings.namespace;
-        let work = move || {
+        let work = move |limits| {
             let Period { since, until } = period;
             let (inputs, namespace, catalog) = (&inputs, namespace.as_str(), &catalog);
-            run(&store, &Request { query: &query, since, until, inputs, namespace, is_scoped, catalog })
+            run_within(&store, &Request { query: &query, since, until, inputs, namespace, is_scoped, catalog }, limits)
         };
-        self.shared.compute(work).await
+        self.shared.query(work).await
     }
 
     /// Stores the results of a period, and plans the next one.
@@ -103,7 +106,8 @@ impl Reports {
             (report.uid().unwrap_or_default(), report.namespace().unwrap_or_default(), report.name_any());
         let result = PeriodResult { since: period.since, until: period.until, rows: results.rows };
         let (store, overwrite) = (self.shared.store()?, report.spec.overwrite_existing_data);
-        let stored = move || store.put_result((&uid, &namespace, &name), &columns, &result, overwrite);
+        let quota = self.quota(&namespace);
+        let stored = move || store.put_result((&uid, &namespace, &name), &columns, &result, overwrite, &quota);
         self.shared.compute(stored).await?;
         let mut done = report.clone();
         let status = done.status.get_or_insert_default();
@@ -118,6 +122,15 @@ impl Reports {
             }
             Ok(None) => self.finish(&done, cx).await,
             Err(error) => fail(&done, cx, "InvalidReport", error.to_string()).await,
+        }
+    }
+
+    /// Returns the quota of the results of a namespace. That of the cluster's reports has no share.
+    fn quota(&self, namespace: &str) -> Quota {
+        let quota = Quota::default();
+        match namespace == self.shared.settings.namespace {
+            true => Quota { namespace_bytes: quota.total_bytes, ..quota },
+            false => quota,
         }
     }
 

@@ -1,5 +1,9 @@
 //! Functions of queries. They are pure, except that `input` reads the inputs of the report.
+//!
+//! Messages of errors contain no arguments: these may be values of rows.
 
+use super::budget::Budget;
+use super::text;
 use crate::store::usage_portion;
 use parking_lot::Mutex;
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
@@ -88,12 +92,44 @@ pub(super) const ALLOWED: &[&str] = &[
 /// The name of the function that returns the namespace to which a report is limited.
 pub(super) const SCOPE: &str = "flyball_scope";
 
+/// Messages of SQLite and of functions for errors while a query runs. All others are replaced, since SQLite adds values
+/// to some of them.
+const PROBLEMS: &[&str] = &[
+    NOT_DECLARED,
+    NOT_WHOLE,
+    SUM_OVERFLOW,
+    "integer overflow",
+    "malformed JSON",
+    "bad JSON path",
+    "LIKE or GLOB pattern too complex",
+    text::INVALID_ESCAPE,
+    "argument of ntile must be a positive integer",
+    "second argument to nth_value must be a positive integer",
+    "frame starting offset must be a non-negative",
+    "frame ending offset must be a non-negative",
+];
+const NOT_DECLARED: &str = "the argument of input is not the name of an input";
+const NOT_WHOLE: &str =
+    "an argument of exact_sum or integral is not a whole number: use sum or total for other numbers";
+const SUM_OVERFLOW: &str = "the sum exceeds 38 digits";
+const OTHER_PROBLEM: &str = "an expression cannot be computed: check the types of the arguments of its functions";
+
+/// Returns the description of an error while a query runs, without values of rows.
+pub(super) fn problem(error: &Error) -> &'static str {
+    let message = match error {
+        Error::SqliteFailure(_, Some(message)) => message.as_str(),
+        _ => "",
+    };
+    PROBLEMS.iter().find(|known| message.starts_with(**known)).copied().unwrap_or(OTHER_PROBLEM)
+}
+
 /// Adds the functions to a connection.
 pub(super) fn register(
     connection: &Connection,
     inputs: SharedInputs,
     (since, until): (i64, i64),
     scope: Option<String>,
+    budget: &Budget,
 ) -> Result<()> {
     let pure = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_aggregate_function("exact_sum", 1, pure, ExactSum)?;
@@ -119,10 +155,9 @@ pub(super) fn register(
     })?;
     connection.create_scalar_function("input", 1, pure, move |context| {
         let name: String = context.get(0)?;
-        inputs.lock().get(&name).cloned().ok_or_else(|| {
-            Error::UserFunctionError(format!("input({name:?}): the query declares no such input").into())
-        })
-    })
+        inputs.lock().get(&name).cloned().ok_or_else(|| Error::UserFunctionError(NOT_DECLARED.into()))
+    })?;
+    text::register(connection, budget)
 }
 
 /// A whole number of any size: an integer if it fits, else its digits.
@@ -140,23 +175,20 @@ impl ToSql for Exact {
 
 /// Reads a whole number; `None` for null.
 fn exact(context: &Context<'_>, at: usize) -> Result<Option<i128>> {
-    let invalid = |text: &str| {
-        Error::UserFunctionError(format!("{text} is not a whole number: use sum or total for other numbers").into())
-    };
+    let invalid = || Error::UserFunctionError(NOT_WHOLE.into());
     match context.get_raw(at) {
         ValueRef::Null => Ok(None),
         ValueRef::Integer(number) => Ok(Some(number.into())),
         ValueRef::Text(text) => {
-            let text = String::from_utf8_lossy(text);
-            text.parse().map(Some).map_err(|_| invalid(&format!("{text:?}")))
+            let text = std::str::from_utf8(text).map_err(|_| invalid())?;
+            text.parse().map(Some).map_err(|_| invalid())
         }
-        ValueRef::Real(number) => Err(invalid(&number.to_string())),
-        ValueRef::Blob(_) => Err(invalid("a blob")),
+        ValueRef::Real(_) | ValueRef::Blob(_) => Err(invalid()),
     }
 }
 
 fn overflow() -> Error {
-    Error::UserFunctionError("the sum exceeds 38 digits".into())
+    Error::UserFunctionError(SUM_OVERFLOW.into())
 }
 
 /// `exact_sum(x)`: the sum of whole numbers, without overflow; null without rows.

@@ -1,13 +1,14 @@
 //! Runs a query for a period.
 
-use super::functions::{SharedInputs, Value, register};
+use super::budget::{Budget, Limits};
+use super::functions::{SharedInputs, register};
 use super::period::Period;
-use super::sandbox::{self, Budget, MAX_INSTRUCTIONS, check_text};
-use super::{Column, Definition, Error, InputDefinition, InputKind, MAX_DEPTH, MAX_RESULT_BYTES, MAX_ROWS, views};
+use super::sandbox;
+use super::tables::Tables;
+use super::{Column, Definition, Error, MAX_RESULT_BYTES, MAX_ROW_BYTES, MAX_ROWS, views};
 use crate::store::{Cell, FINE_SINCE, STATE, Store, USAGE_SINCE, USAGE_UNTIL};
-use flyball_core::time::parse_rfc3339;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ErrorCode, Statement};
+use rusqlite::{ErrorCode, Statement};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -84,20 +85,62 @@ pub struct Results {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// Runs a query.
+/// Runs a query within the default limits.
 ///
 /// # Errors
 ///
 /// If the query is rejected, exceeds a limit, or the store fails.
 pub fn run(store: &Store, request: &Request<'_>) -> Result<Results, Error> {
-    run_within(store, request, MAX_INSTRUCTIONS)
+    run_within(store, request, Limits::default())
 }
 
-/// Runs a query with a budget of instructions.
-pub(crate) fn run_within(store: &Store, request: &Request<'_>, instructions: u64) -> Result<Results, Error> {
+/// Runs a query within limits.
+///
+/// # Errors
+///
+/// If the query is rejected, exceeds a limit, or the store fails.
+pub fn run_within(store: &Store, request: &Request<'_>, limits: Limits) -> Result<Results, Error> {
+    let query = request.query;
+    prepared(store, request, limits, |statement, order, inputs, budget| {
+        let failed = |source| explain(&query.name, source, budget);
+        for at in 1..=statement.parameter_count() {
+            let name = parameter(statement, at).unwrap_or_default();
+            let value = inputs.lock().get(&name).cloned();
+            let value = value.ok_or_else(|| Error::UnknownInput { query: query.name.clone(), name })?;
+            statement.raw_bind_parameter(at, value).map_err(failed)?;
+        }
+        let rows = collect(&query.name, statement, order, &failed)?;
+        Ok(Results { columns: query.columns.clone(), rows })
+    })
+}
+
+/// Checks that a query can run, without reading data.
+///
+/// # Errors
+///
+/// If the query is rejected, exceeds a limit, or the store fails.
+pub fn check(store: &Store, request: &Request<'_>, limits: Limits) -> Result<(), Error> {
+    prepared(store, request, limits, |statement, _, inputs, _| {
+        let mut names = (1..=statement.parameter_count()).map(|at| parameter(statement, at).unwrap_or_default());
+        let unknown = names.find(|name| !inputs.lock().contains_key(name));
+        match unknown {
+            Some(name) => Err(Error::UnknownInput { query: request.query.name.clone(), name }),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Prepares a query on a connection of its own, and uses the statement, with the positions of the declared columns.
+fn prepared<T>(
+    store: &Store,
+    request: &Request<'_>,
+    limits: Limits,
+    use_statement: impl FnOnce(&mut Statement<'_>, &[usize], &SharedInputs, &Budget) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let query = request.query;
     for name in request.inputs.keys() {
-        if request.query.inputs.iter().all(|input| input.name != *name) {
-            return Err(Error::UnknownInput { query: request.query.name.clone(), name: name.clone() });
+        if query.inputs.iter().all(|input| input.name != *name) {
+            return Err(Error::UnknownInput { query: query.name.clone(), name: name.clone() });
         }
     }
     let period = Period {
@@ -109,45 +152,62 @@ pub(crate) fn run_within(store: &Store, request: &Request<'_>, instructions: u64
         usage_until: store.progress(USAGE_UNTIL)?.unwrap_or(i64::MAX),
     };
     let mut connection = store.reader()?;
-    let failed = |source| Error::Sql { query: request.query.name.clone(), source };
+    let budget = Budget::new(limits);
+    let failed = |source| unprepared(&query.name, source, &budget);
     sandbox::limit(&connection).map_err(failed)?;
-    views::create(&connection, &period, request.is_scoped).map_err(failed)?;
+    let sizes = views::create(&connection, &period, request.is_scoped).map_err(failed)?;
     let (inputs, scope) = (SharedInputs::default(), request.is_scoped.then(|| request.namespace.to_owned()));
-    register(&connection, inputs.clone(), (request.since, request.until), scope).map_err(failed)?;
+    register(&connection, inputs.clone(), (request.since, request.until), scope, &budget).map_err(failed)?;
     sandbox::restrict(&mut connection).map_err(failed)?;
-    Tables { store, request, connection: &mut connection, targets: BTreeMap::new(), inputs: inputs.clone() }
-        .define(request.query, 0)?;
-    let budget = sandbox::budget(&mut connection, instructions).map_err(failed)?;
-    let sql = selected_sql(request.query, request.inputs);
-    check_text(&request.query.name, sql)?;
-    let failed = |source| explain(&request.query.name, source, &budget, instructions);
+    // Before the first text of a user: queries that read others take long to prepare.
+    budget.attach(&mut connection).map_err(failed)?;
+    let targets = BTreeMap::new();
+    let mut tables =
+        Tables { store, request, connection: &mut connection, targets, sizes, inputs: inputs.clone(), budget: &budget };
+    tables.define(query, 0)?;
+    let sql = selected_sql(query, request.inputs);
+    tables.check(query, sql)?;
     let mut statement = connection.prepare(sql).map_err(failed)?;
-    let order = column_order(request.query, &statement)?;
-    for at in 1..=statement.parameter_count() {
-        let name = statement.parameter_name(at).map(|name| name.trim_start_matches([':', '@', '$']).to_owned());
-        let name = name.filter(|name| !name.starts_with('?')).unwrap_or_default();
-        let value = inputs.lock().get(&name).cloned();
-        let value = value.ok_or_else(|| Error::UnknownInput { query: request.query.name.clone(), name })?;
-        statement.raw_bind_parameter(at, value).map_err(failed)?;
-    }
-    let rows = collect(&request.query.name, &mut statement, &order, &failed)?;
-    Ok(Results { columns: request.query.columns.clone(), rows })
+    let order = column_order(query, &statement)?;
+    use_statement(&mut statement, &order, &inputs, &budget)
+}
+
+/// Returns the name of a parameter, none for one without a name.
+fn parameter(statement: &Statement<'_>, at: usize) -> Option<String> {
+    let name = statement.parameter_name(at)?.trim_start_matches([':', '@', '$']);
+    (!name.starts_with('?')).then(|| name.to_owned())
 }
 
 /// Returns the SQL of a query: that over a report, if its input is set.
-fn selected_sql<'q>(query: &'q Definition, inputs: &Inputs) -> &'q str {
+pub(super) fn selected_sql<'q>(query: &'q Definition, inputs: &Inputs) -> &'q str {
     match &query.rollup {
         Some((input, sql)) if inputs.contains_key(input) => sql,
         _ => &query.sql,
     }
 }
 
-fn explain(query: &str, source: rusqlite::Error, budget: &Budget, limit: u64) -> Error {
+/// Returns the error of a query that was not prepared. SQLite has not read a row, so that its message contains none.
+pub(super) fn unprepared(query: &str, source: rusqlite::Error, budget: &Budget) -> Error {
+    budget.error(query).unwrap_or_else(|| Error::Sql { query: query.to_owned(), source })
+}
+
+/// Returns the error of a query that ran.
+fn explain(query: &str, source: rusqlite::Error, budget: &Budget) -> Error {
+    if let Some(error) = budget.error(query) {
+        return error;
+    }
+    let problem = super::functions::problem(&source);
     let query = query.to_owned();
     match source.sqlite_error_code() {
-        _ if budget.is_exceeded() => Error::Budget { query, limit },
-        Some(ErrorCode::OutOfMemory) => Error::TooLarge { query, limit: "512 MiB of intermediate results" },
-        _ => Error::Sql { query, source },
+        Some(ErrorCode::TooBig) => Error::TooLarge { query, limit: "64 KiB in a value or row" },
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::DiskFull
+            | ErrorCode::OutOfMemory
+            | ErrorCode::SystemIoFailure,
+        ) => Error::Sql { query, source },
+        _ => Error::Expression { query, problem },
     }
 }
 
@@ -183,7 +243,7 @@ fn collect(
         if collected.len() >= MAX_ROWS {
             return too_large("400,000 rows");
         }
-        let mut cells = Vec::with_capacity(order.len());
+        let (mut cells, mut row_bytes) = (Vec::with_capacity(order.len()), 0);
         for at in order {
             let cell = match row.get_ref(*at).map_err(failed)? {
                 ValueRef::Null => Cell::Null,
@@ -191,8 +251,12 @@ fn collect(
                 ValueRef::Real(number) => Cell::Real(number),
                 ValueRef::Text(text) | ValueRef::Blob(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
             };
-            bytes += if let Cell::Text(text) = &cell { text.len() + 32 } else { 32 };
+            row_bytes += cell.bytes();
             cells.push(cell);
+        }
+        bytes += row_bytes;
+        if row_bytes > MAX_ROW_BYTES {
+            return too_large("64 KiB in a row");
         }
         if bytes > MAX_RESULT_BYTES {
             return too_large("128 MiB");
@@ -200,135 +264,4 @@ fn collect(
         collected.push(cells);
     }
     Ok(collected)
-}
-
-/// The tables of inputs, while they are defined.
-struct Tables<'t> {
-    store: &'t Store,
-    request: &'t Request<'t>,
-    connection: &'t mut Connection,
-    /// The definition of each table, to find contradictions.
-    targets: BTreeMap<String, String>,
-    inputs: SharedInputs,
-}
-
-impl Tables<'_> {
-    /// Defines the inputs of a query: values, and tables of reports, sources and other queries.
-    fn define(&mut self, query: &Definition, depth: usize) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
-            let problem = format!("it reads from more than {MAX_DEPTH} queries in a row: remove the cycle");
-            return Err(Error::Rejected { query: query.name.clone(), problem });
-        }
-        for input in &query.inputs {
-            check_name(&input.name)?;
-            let set = self.request.inputs.get(&input.name).or(input.default.as_ref()).cloned();
-            let implicit = match input.name.as_str() {
-                "ReportingStart" => Some(Value::Integer(self.request.since)),
-                "ReportingEnd" => Some(Value::Integer(self.request.until)),
-                _ => None,
-            };
-            match (set, implicit) {
-                (Some(value), _) => self.define_input(input, value, depth)?,
-                (None, Some(value)) => drop(self.inputs.lock().insert(input.name.clone(), value)),
-                (None, None) if input.required => {
-                    return Err(Error::MissingInput { query: query.name.clone(), name: input.name.clone() });
-                }
-                (None, None) => drop(self.inputs.lock().entry(input.name.clone()).or_insert(Value::Null)),
-            }
-        }
-        Ok(())
-    }
-
-    fn define_input(&mut self, input: &InputDefinition, value: String, depth: usize) -> Result<(), Error> {
-        let invalid = |expected| Error::InvalidInput { name: input.name.clone(), value: value.clone(), expected };
-        let parsed = match input.kind {
-            InputKind::Time => {
-                let time = parse_rfc3339(&value).ok_or_else(|| invalid("a time such as 2026-07-01T00:00:00Z"))?;
-                Value::Integer(time.as_second())
-            }
-            InputKind::Integer => Value::Integer(value.parse().map_err(|_| invalid("a whole number"))?),
-            InputKind::Text => Value::Text(value),
-            InputKind::Report => return self.define_report(&input.name, &value),
-            InputKind::DataSource => return self.define_source(&input.name, &value, depth),
-            InputKind::Query => {
-                let query = self.request.catalog.query(&value).or_else(|| super::builtin(&value));
-                let query = query.ok_or_else(|| Error::UnknownQuery { name: value.clone() })?;
-                return self.define_query(&input.name, &query, depth);
-            }
-        };
-        self.inputs.lock().insert(input.name.clone(), parsed);
-        Ok(())
-    }
-
-    fn define_report(&mut self, input: &str, name: &str) -> Result<(), Error> {
-        let found = self.store.report(self.request.namespace, name)?;
-        let report = found.ok_or_else(|| Error::UnknownReport { input: input.to_owned(), name: name.to_owned() })?;
-        let mut columns = Vec::new();
-        for (at, column) in report.columns.iter().enumerate() {
-            check_name(column)?;
-            columns.push(format!("json_extract(cells, '$[{at}]') AS \"{column}\""));
-        }
-        let columns = columns.join(", ");
-        // Only periods that lie in that of this report: a roll-up never counts a part of a period.
-        let (id, since, until) = (report.id, self.request.since, self.request.until);
-        let select = format!(
-            "SELECT {columns} FROM flyball_result r JOIN flyball_period p ON p.report = r.report AND p.until = r.until
-             WHERE r.report = {id} AND p.since >= {since} AND p.until <= {until}"
-        );
-        self.create(input, &format!("report {name}"), &select)
-    }
-
-    fn define_source(&mut self, input: &str, name: &str, depth: usize) -> Result<(), Error> {
-        check_name(name)?;
-        match self.request.catalog.source(name) {
-            Some(Source::Series { namespace, name }) => {
-                check_name(&namespace)?;
-                check_name(&name)?;
-                let select = format!(
-                    "SELECT * FROM \"datasource-raw\" WHERE datasource = '{name}' AND namespace = '{namespace}'"
-                );
-                self.create(input, &format!("source {name}"), &select)
-            }
-            Some(Source::View(query)) => self.define_query(input, &query, depth),
-            None => self.create(input, &format!("source {name}"), &format!("SELECT * FROM \"{name}\"")),
-        }
-    }
-
-    fn define_query(&mut self, input: &str, query: &Definition, depth: usize) -> Result<(), Error> {
-        self.define(query, depth + 1)?;
-        let sql = selected_sql(query, self.request.inputs);
-        check_text(&query.name, sql)?;
-        // It is a single statement, so that nothing follows the view that it becomes.
-        let failed = |source| Error::Sql { query: query.name.clone(), source };
-        let select = format!("SELECT * FROM (\n{}\n)", sql.trim_end().trim_end_matches(';'));
-        drop(self.connection.prepare(&select).map_err(failed)?);
-        self.create(input, &format!("query {}", query.name), &select)
-    }
-
-    fn create(&mut self, name: &str, target: &str, select: &str) -> Result<(), Error> {
-        match self.targets.get(name) {
-            Some(known) if known == target => return Ok(()),
-            Some(known) => {
-                let problem = format!("input {name:?} means both {known} and {target}: rename one of them");
-                return Err(Error::Rejected { query: self.request.query.name.clone(), problem });
-            }
-            None => drop(self.targets.insert(name.to_owned(), target.to_owned())),
-        }
-        let failed = |source| Error::Sql { query: self.request.query.name.clone(), source };
-        sandbox::open(self.connection).map_err(failed)?;
-        // Only text that the restricted connection has parsed as one statement.
-        let created = self.connection.execute(&format!("CREATE TEMP VIEW \"{name}\" AS {select}"), []);
-        sandbox::restrict(self.connection).map_err(failed)?;
-        created.map(drop).map_err(failed)
-    }
-}
-
-/// Checks a name that becomes that of a table or column.
-pub(crate) fn check_name(name: &str) -> Result<(), Error> {
-    let is_valid = (1..=63).contains(&name.len())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
-        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c.is_ascii_digit())
-        && !name.to_ascii_lowercase().starts_with("sqlite_")
-        && !name.to_ascii_lowercase().contains(crate::store::TABLE_PREFIX);
-    if is_valid { Ok(()) } else { Err(Error::InvalidName { name: name.to_owned() }) }
 }

@@ -1,8 +1,14 @@
 //! The tables that queries read: views of the store for the period and the namespace of a report.
+//!
+//! Invariant: SQLite evaluates no expression of a user for a row outside of the namespace. A condition beside those of
+//! the user would not ensure this, since SQLite chooses their order. A materialized expression is a fence that SQLite
+//! moves no condition across.
 
 use super::functions::SCOPE;
+use super::growth::{Size, Sizes};
 use super::period::Period;
 use crate::meter::{Meter, Subject};
+use crate::store::TABLE_PREFIX;
 use rusqlite::{Connection, Result};
 
 /// Columns of the owner of a series.
@@ -10,18 +16,25 @@ const OWNER: &str = "coalesce(o.api_group, '') AS owner_group, coalesce(o.kind, 
     coalesce(o.namespace, '') AS owner_namespace, coalesce(o.name, '') AS owner_name, coalesce(o.uid, '') AS owner_uid,
     s.operator, s.tenant";
 
-/// Creates the views in the temporary schema of a connection.
-pub(super) fn create(connection: &Connection, period: &Period, is_scoped: bool) -> Result<()> {
+/// Creates the views in the temporary schema of a connection, and returns their sizes.
+pub(super) fn create(connection: &Connection, period: &Period, is_scoped: bool) -> Result<Sizes> {
     let scope = |condition: &str| match is_scoped {
         true => format!("{condition} AND s.namespace = {SCOPE}()"),
         false => condition.to_owned(),
     };
     let views = Views { period, scope: &scope };
-    let mut sql = String::new();
+    let (mut sql, mut sizes) = (String::new(), Sizes::new());
     for (name, select) in views.all() {
+        sizes.insert(name.clone(), Size::of_view(&select, is_scoped));
+        let select = if is_scoped { fenced(&select) } else { select };
         sql.push_str(&format!("CREATE TEMP VIEW \"{name}\" AS {select};\n"));
     }
-    connection.execute_batch(&sql)
+    connection.execute_batch(&sql).map(|()| sizes)
+}
+
+/// Separates a select from the expressions of those who read it. Users cannot use the name, since it has the prefix.
+pub(super) fn fenced(select: &str) -> String {
+    format!("WITH {TABLE_PREFIX}rows AS MATERIALIZED ({select}) SELECT * FROM {TABLE_PREFIX}rows")
 }
 
 struct Views<'v> {

@@ -1,11 +1,17 @@
 //! Results of reports, which further reports may read.
+//!
+//! A result is written in several transactions, so that the writer is free for others in between. The last one adds its
+//! period: rows without a period are not part of a result.
 
+use super::quota::{self, Quota, ROW_BYTES};
 use super::{Result, Store};
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-/// Most rows of all periods of a report; the oldest periods are removed.
-pub const MAX_REPORT_ROWS: i64 = 1_000_000;
+/// Longest row of a result in bytes of JSON.
+pub const MAX_ROW_BYTES: usize = 64 << 10;
+/// Bytes of rows that are written in one transaction.
+const MAX_BATCH_BYTES: usize = 2 << 20;
 
 /// A cell of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +25,21 @@ pub enum Cell {
     Real(f64),
     /// A text, or a whole number with more digits than an [`Integer`](Self::Integer) has.
     Text(String),
+}
+
+impl Cell {
+    /// Returns an upper limit of its length in a row of JSON, and of its memory without the allocator's share.
+    pub(crate) fn bytes(&self) -> usize {
+        const OTHER: usize = 32;
+        let escaped = |byte: u8| -> usize {
+            match byte {
+                0..0x20 => 6,
+                b'"' | b'\\' => 2,
+                _ => 1,
+            }
+        };
+        OTHER + if let Self::Text(text) = self { text.bytes().map(escaped).sum::<usize>() } else { 0 }
+    }
 }
 
 /// The result of a report for one period.
@@ -43,38 +64,80 @@ pub struct StoredReport {
 
 impl Store {
     /// Stores the result of a period, instead of an earlier result of a period with the same end. With `overwrite`, it
-    /// replaces all earlier periods.
+    /// replaces all earlier periods. Older periods make room for it within the quota.
     ///
     /// # Errors
     ///
-    /// If the database fails.
+    /// If the database fails; the result is stored in whole or not at all.
     pub fn put_result(
         &self,
         (uid, namespace, name): (&str, &str, &str),
         columns: &[String],
         result: &PeriodResult,
         overwrite: bool,
+        quota: &Quota,
     ) -> Result<()> {
         let columns = serde_json::json!(columns).to_string();
-        self.write(|transaction, _| {
+        let report = self.write(|transaction, _| {
             let insert = "INSERT INTO flyball_report (uid, namespace, name, columns) VALUES (?1, ?2, ?3, ?4)
                           ON CONFLICT (uid) DO UPDATE SET columns = excluded.columns RETURNING id";
-            let report: i64 =
-                transaction.query_row(insert, params![uid, namespace, name, columns], |row| row.get(0))?;
-            for table in ["flyball_result", "flyball_period"] {
-                let delete = format!("DELETE FROM {table} WHERE report = ?1 AND (?2 OR until = ?3)");
-                transaction.execute(&delete, params![report, overwrite, result.until])?;
-            }
+            transaction.query_row(insert, params![uid, namespace, name, columns], |row| row.get::<_, i64>(0))
+        })?;
+        self.remove_period(report, result.until)?;
+        let put = self.put_rows(report, result).and_then(|bytes| {
             let lines = i64::try_from(result.rows.len()).unwrap_or(i64::MAX);
-            let insert = "INSERT INTO flyball_period VALUES (?1, ?2, ?3, ?4)";
-            transaction.execute(insert, params![report, result.since, result.until, lines])?;
-            remove_oldest(transaction, report)?;
-            let mut insert = transaction.prepare("INSERT INTO flyball_result VALUES (?1, ?2, ?3, ?4)")?;
-            for (line, row) in (0_i64..).zip(&result.rows) {
-                insert.execute(params![report, result.until, line, serde_json::json!(row).to_string()])?;
+            self.write(|transaction, _| {
+                if overwrite {
+                    for table in ["flyball_result", "flyball_period"] {
+                        let delete = format!("DELETE FROM {table} WHERE report = ?1 AND until <> ?2");
+                        transaction.execute(&delete, params![report, result.until])?;
+                    }
+                }
+                let insert =
+                    "INSERT INTO flyball_period (report, since, until, lines, bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
+                transaction.execute(insert, params![report, result.since, result.until, lines, bytes])?;
+                quota::apply(transaction, namespace, (report, result.until), quota)
+            })
+        });
+        if put.is_err() {
+            self.remove_period(report, result.until)?;
+        }
+        put
+    }
+
+    /// Removes a period with its rows, also rows without a period, as a crash leaves them.
+    fn remove_period(&self, report: i64, until: i64) -> Result<()> {
+        self.write(|transaction, _| {
+            for table in ["flyball_result", "flyball_period"] {
+                let delete = format!("DELETE FROM {table} WHERE report = ?1 AND until = ?2");
+                transaction.execute(&delete, params![report, until])?;
             }
             Ok(())
         })
+    }
+
+    /// Stores the rows of a period, and returns the bytes that it is charged.
+    fn put_rows(&self, report: i64, result: &PeriodResult) -> Result<i64> {
+        let (mut charged, mut size, mut batch) = (quota::PERIOD_BYTES, 0, Vec::new());
+        let mut rows = (0_i64..).zip(&result.rows).peekable();
+        while let Some((line, row)) = rows.next() {
+            let cells = serde_json::json!(row).to_string();
+            charged += i64::try_from(cells.len()).unwrap_or(i64::MAX) + ROW_BYTES;
+            size += cells.len();
+            batch.push((line, cells));
+            if size < MAX_BATCH_BYTES && rows.peek().is_some() {
+                continue;
+            }
+            self.write(|transaction, _| {
+                let mut insert = transaction.prepare_cached("INSERT INTO flyball_result VALUES (?1, ?2, ?3, ?4)")?;
+                for (line, cells) in batch.drain(..) {
+                    insert.execute(params![report, result.until, line, cells])?;
+                }
+                Ok(())
+            })?;
+            size = 0;
+        }
+        Ok(charged)
     }
 
     /// Returns the report with results of this name, the newest if there were several.
@@ -99,23 +162,16 @@ impl Store {
     ///
     /// If the database fails.
     pub fn results(&self, report: &StoredReport, since: i64, until: i64) -> Result<Vec<PeriodResult>> {
-        self.read(|connection| {
-            let query = "SELECT since, until FROM flyball_period
-                         WHERE report = ?1 AND since >= ?2 AND until <= ?3 ORDER BY until";
-            let mut periods = connection.prepare(query)?;
-            let mut rows = connection
-                .prepare("SELECT cells FROM flyball_result WHERE report = ?1 AND until = ?2 ORDER BY line")?;
-            let periods = periods.query_map(params![report.id, since, until], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            let mut results = Vec::new();
-            for period in periods {
-                let (since, until) = period?;
-                let read = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
-                let cells: rusqlite::Result<Vec<String>> = rows.query_map(params![report.id, until], read)?.collect();
-                let rows = cells?.iter().map(|cells| serde_json::from_str(cells).unwrap_or_default()).collect();
-                results.push(PeriodResult { since, until, rows });
+        let (mut pages, mut results) = (self.pages(report, since, until)?, Vec::<PeriodResult>::new());
+        while let Some(page) = pages.next_page()? {
+            for mut part in page {
+                match results.last_mut().filter(|last| last.until == part.until) {
+                    Some(last) => last.rows.append(&mut part.rows),
+                    None => results.push(part),
+                }
             }
-            Ok(results)
-        })
+        }
+        Ok(results)
     }
 
     /// Returns the UIDs of all reports with results.
@@ -145,17 +201,4 @@ impl Store {
             transaction.execute("DELETE FROM flyball_report WHERE uid = ?1", [uid]).map(drop)
         })
     }
-}
-
-/// Removes the oldest periods of a report with too many rows.
-fn remove_oldest(transaction: &Transaction<'_>, report: i64) -> rusqlite::Result<()> {
-    let limit = "SELECT max(until) FROM (
-                   SELECT until, sum(lines) OVER (ORDER BY until DESC) AS total FROM flyball_period WHERE report = ?1
-                 ) WHERE total > ?2";
-    let limit: Option<i64> = transaction.query_row(limit, params![report, MAX_REPORT_ROWS], |row| row.get(0))?;
-    for table in ["flyball_result", "flyball_period"] {
-        let delete = format!("DELETE FROM {table} WHERE report = ?1 AND until <= ?2");
-        transaction.execute(&delete, params![report, limit.unwrap_or(i64::MIN)])?;
-    }
-    Ok(())
 }

@@ -56,6 +56,7 @@ impl Store {
             transaction.execute("DELETE FROM flyball_gauge WHERE until <= ?1", [history])?;
             transaction.execute("DELETE FROM flyball_result WHERE until <= ?1", [history])?;
             transaction.execute("DELETE FROM flyball_period WHERE until <= ?1", [history])?;
+            super::quota::charge(transaction, None)?;
             transaction.execute("DELETE FROM flyball_complete WHERE through <= ?1", [history])?;
             let query = "SELECT through FROM flyball_progress WHERE source = ?1";
             let last: Option<i64> = transaction.query_row(query, [SERIES_PRUNED], |row| row.get(0)).optional()?;

@@ -4,7 +4,7 @@ use crate::trace::Directory;
 use flyball_cluster::testing::Test;
 use flyball_metering::access::Access;
 use flyball_metering::endpoint::respond;
-use flyball_metering::store::{Cell, PeriodResult, Store};
+use flyball_metering::store::{Cell, PeriodResult, Quota, Store};
 use flyball_metering::{Settings, operator};
 use http::Request;
 use http_body_util::BodyExt;
@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::PostParams;
+use std::sync::Arc;
 
 #[tokio::test(start_paused = true)]
 async fn results_have_the_rights_of_their_report() {
@@ -21,13 +22,12 @@ async fn results_have_the_rights_of_their_report() {
     let test =
         Test::of(move || operator(Settings { poll_interval: None, has_threads: false, ..Settings::new(data.clone()) }));
     let test = test.start().await;
-    let store = Store::open(&directory.0.join("results")).unwrap();
+    let store = Arc::new(Store::open(&directory.0.join("results")).unwrap());
     let columns = ["period_start".to_owned(), "namespace".to_owned(), "amount".to_owned()];
     let rows = vec![vec![Cell::Integer(0), Cell::Text("=shop".into()), Cell::Integer(7)]];
     let namespace = test.namespace();
-    store
-        .put_result(("u", namespace, "daily"), &columns, &PeriodResult { since: 0, until: 86_400, rows }, false)
-        .unwrap();
+    let result = PeriodResult { since: 0, until: 86_400, rows };
+    store.put_result(("u", namespace, "daily"), &columns, &result, false, &Quota::default()).unwrap();
     let rule = PolicyRule {
         api_groups: Some(vec!["metering.flyball.dev".into()]),
         resources: Some(vec!["reports".into()]),

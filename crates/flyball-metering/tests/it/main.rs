@@ -3,8 +3,10 @@
 
 mod architecture;
 mod endpoint;
+mod isolation;
 mod operator;
 mod prometheus;
+mod results;
 mod rules;
 mod sandbox;
 mod trace;

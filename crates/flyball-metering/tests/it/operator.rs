@@ -182,6 +182,36 @@ spec:
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_cannot_be_stored_is_stored_later() {
+    let directory = Directory::new();
+    let test = start(&directory).await;
+    sleep(Duration::from_secs(60)).await;
+    let other = rusqlite::Connection::open(directory.0.join("metering.sqlite")).unwrap();
+    let full = "CREATE TRIGGER full BEFORE INSERT ON flyball_level BEGIN SELECT RAISE(ABORT, 'disk full'); END";
+    other.execute_batch(full).unwrap();
+    test.apply(WEB).await;
+    sleep(Duration::from_secs(1200)).await;
+    other.execute_batch("DROP TRIGGER full").unwrap();
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = test.api();
+    let started = pods.list(&Default::default()).await.unwrap().items[0].metadata.creation_timestamp.clone().unwrap().0;
+    let text = |seconds: i64| Timestamp::from_second(seconds).unwrap().to_string();
+    let spec = json!({"query": "namespace-cpu-request", "reportingStart": text(started.as_second() + 60),
+        "reportingEnd": text(started.as_second() + 1060)});
+    let once = json!({"apiVersion": "metering.flyball.dev/v1alpha1", "kind": "Report",
+        "metadata": {"name": "once"}, "spec": spec});
+    test.apply(&once.to_string()).await;
+    test.eventually("the report is finished", async || {
+        status(&test, "once").await.conditions.iter().any(|condition| condition.reason == "Finished")
+    })
+    .await;
+    let store = Store::open(&directory.0).unwrap();
+    let stored = store.report(test.namespace(), "once").unwrap().unwrap();
+    let results = store.results(&stored, 0, i64::MAX).unwrap();
+    // Two pods with a quarter of a core.
+    assert!(results[0].rows[0].contains(&Cell::Integer(1000 * 500_000)), "{results:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn invalid_reports_are_rejected_with_the_field() {
     let directory = Directory::new();
     let test = start(&directory).await;

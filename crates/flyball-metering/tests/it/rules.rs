@@ -336,12 +336,12 @@ fn retention_removes_old_data_only() {
 
 #[test]
 fn oldest_periods_of_a_report_make_room_for_new_ones() {
-    use flyball_metering::store::{Cell, MAX_REPORT_ROWS, PeriodResult};
+    use flyball_metering::store::{Cell, MAX_REPORT_ROWS, PeriodResult, Quota};
     let world = World::new();
     let put = |until: i64, rows: i64| {
         let rows = (0..rows).map(|row| vec![Cell::Integer(row)]).collect();
         let result = PeriodResult { since: until - 1, until, rows };
-        world.store.put_result(("u", "shop", "r"), &["x".to_owned()], &result, false).unwrap();
+        world.store.put_result(("u", "shop", "r"), &["x".to_owned()], &result, false, &Quota::default()).unwrap();
     };
     for period in 1..=6 {
         put(period, MAX_REPORT_ROWS / 5);

@@ -3,9 +3,11 @@
 use crate::trace::Directory;
 use flyball_metering::meter::{Meter, Subject};
 use flyball_metering::query::{
-    Builtins, Catalog, Column, Definition, Error, InputDefinition, InputKind, Inputs, Request, Results, Source, run,
+    Builtins, Catalog, Column, Definition, Error, InputDefinition, InputKind, Inputs, Limits, Request, Results, Source,
+    run, run_within,
 };
 use flyball_metering::store::{Cell, Gauge, STATE, Series, Store};
+use std::time::Duration;
 
 fn store(directory: &Directory) -> Store {
     let store = Store::open(&directory.0).unwrap();
@@ -20,7 +22,7 @@ fn store(directory: &Directory) -> Store {
     store
 }
 
-fn query(sql: &str) -> Definition {
+pub(crate) fn query(sql: &str) -> Definition {
     let column = |name: &str| Column { name: name.into(), kind: "varchar".into(), unit: String::new(), hidden: false };
     let input = |name: &str, kind| InputDefinition { name: name.into(), kind, required: false, default: None };
     Definition {
@@ -36,21 +38,22 @@ fn query(sql: &str) -> Definition {
     }
 }
 
-fn run_sql(store: &Store, sql: &str, inputs: &[(&str, &str)], is_scoped: bool) -> Result<Results, Error> {
+pub(crate) fn run_sql(store: &Store, sql: &str, inputs: &[(&str, &str)], is_scoped: bool) -> Result<Results, Error> {
+    run_sql_within(store, sql, inputs, is_scoped, Limits::default())
+}
+
+pub(crate) fn run_sql_within(
+    store: &Store,
+    sql: &str,
+    inputs: &[(&str, &str)],
+    is_scoped: bool,
+    limits: Limits,
+) -> Result<Results, Error> {
     let inputs: Inputs = inputs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     let query = query(sql);
-    run(
-        store,
-        &Request {
-            query: &query,
-            since: 0,
-            until: 3600,
-            inputs: &inputs,
-            namespace: "shop",
-            is_scoped,
-            catalog: &Builtins,
-        },
-    )
+    let (since, until, inputs, namespace, catalog) = (0, 3600, &inputs, "shop", &Builtins);
+    let request = Request { query: &query, since, until, inputs, namespace, is_scoped, catalog };
+    run_within(store, &request, limits)
 }
 
 #[test]
@@ -98,7 +101,9 @@ fn queries_end_within_their_budget() {
     let directory = Directory::new();
     let store = store(&directory);
     let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) AS x FROM n";
-    let failed = run_sql(&store, endless, &[], false).unwrap_err();
+    // However long it takes on this machine.
+    let limits = Limits { time: Duration::from_secs(3600), ..Limits::default() };
+    let failed = run_sql_within(&store, endless, &[], false, limits).unwrap_err();
     assert!(matches!(failed, Error::Budget { .. }), "{failed:?}");
     let many = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500000) SELECT x FROM n";
     let failed = run_sql(&store, many, &[], false).unwrap_err();
