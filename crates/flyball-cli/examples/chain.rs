@@ -136,7 +136,7 @@ fn late(client: Client) -> Client {
             let is_late = is_watch && request.uri().path().ends_with("/deployments");
             let response = client.send(request).await?;
             if !is_late {
-                return Ok::<_, kube::Error>(response);
+                return Ok::<_, kube::Error>(response.map(BodyExt::boxed_unsync));
             }
             let (head, body) = response.into_parts();
             let delayed = body.into_data_stream().then(|data| async {
@@ -146,7 +146,7 @@ fn late(client: Client) -> Client {
                 }
                 data.map(Frame::data)
             });
-            Ok(Response::from_parts(head, Body::wrap_body(StreamBody::new(delayed))))
+            Ok(Response::from_parts(head, StreamBody::new(delayed).boxed_unsync()))
         }
     };
     Client::new(service_fn(send), "default")

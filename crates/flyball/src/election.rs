@@ -271,8 +271,13 @@ impl Election {
                     match (std::mem::take(&mut known), &error) {
                         // The known state may be stale: read the lease again.
                         (true, _) => {}
-                        // Another replica was faster.
-                        (false, kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+                        // Another replica was faster. Its lease is observed at once, without waiting for the watch or
+                        // the next round: the time until it expires begins with the observation.
+                        (false, kube::Error::Api(status)) if status.code == 409 => {
+                            let found = self.get().await?;
+                            self.elector.record_lease(found, Instant::now());
+                            return Ok(());
+                        }
                         (false, _) => return Err(error),
                     }
                 }

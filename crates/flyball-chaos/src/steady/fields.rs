@@ -2,6 +2,7 @@
 
 use crate::change::PREFIX;
 use crate::operator::is_custom;
+use flyball_core::pointer::escape;
 use flyball_core::time::parse_rfc3339;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(super) fn of(object: &Value) -> BTreeMap<String, String> {
             "metadata" => collect(&metadata(value), "/metadata".to_owned(), 0, &mut fields),
             "status" if is_custom(group) => collect(&status(value), "/status".to_owned(), 0, &mut fields),
             "status" => collect(&conditions(&value["conditions"]), "/status/conditions".to_owned(), 0, &mut fields),
-            key => collect(value, format!("/{}", crate::edit::escape(key)), 0, &mut fields),
+            key => collect(value, format!("/{}", escape(key)), 0, &mut fields),
         }
     }
     fields.retain(|path, _| {
@@ -89,7 +90,7 @@ fn collect(value: &Value, path: String, depth: usize, fields: &mut BTreeMap<Stri
     match value {
         Value::Object(map) => {
             for (key, value) in map {
-                collect(value, format!("{path}/{}", crate::edit::escape(key)), depth + 1, fields);
+                collect(value, format!("{path}/{}", escape(key)), depth + 1, fields);
             }
         }
         Value::Array(list) => {

@@ -15,7 +15,6 @@ use clap::Args;
 use flyball_cluster::{Cluster, Endpoint, Options, Recording, RecordingError};
 use parking_lot::Mutex;
 use std::ffi::OsString;
-use std::fs::File;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;

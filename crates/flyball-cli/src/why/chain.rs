@@ -249,7 +249,8 @@ mod tests {
         let budget: Object =
             from_value(json!({"group": "policy", "kind": "PodDisruptionBudget", "name": "shop"})).unwrap();
         let reconcile = json!({"id": "3f1c9a2b77", "controller": "deployment"});
-        let found = ("budget-operator".to_owned(), from_value::<Reconcile>(reconcile).unwrap());
+        let reconcile = from_value(reconcile).unwrap();
+        let found = Recorded { operator: "budget-operator".to_owned(), claimant: None, reconcile };
         let written = |changes: Value| {
             let mut text =
                 json!({"object": budget, "verb": "apply", "after": "512", "fields": ["spec.maxUnavailable"]});

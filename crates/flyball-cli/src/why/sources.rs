@@ -189,8 +189,8 @@ impl Investigation<'_> {
     /// Adds what an operator without proof says about a write and its cause.
     fn add_claim(&mut self, claims: &[Recorded], object: &Object, moment: &Moment, path: Option<&[Segment]>) {
         let Some((recorded, write)) = chain::write_of(claims, object, moment, path) else { return };
-        let cause = chain::main_cause(&recorded.reconcile).map(|cause| chain::because(recorded, cause));
-        for mut step in std::iter::once(chain::wrote(recorded, write)).chain(cause) {
+        let cause = chain::main_cause(&recorded.reconcile).map(|cause| chain::caused_by(recorded, cause));
+        for mut step in std::iter::once(chain::write(recorded, write)).chain(cause) {
             step.claimed_by = recorded.claimant.as_ref().map(|claimant| claimant.deployment.clone());
             self.answer.chain.push(step);
         }
