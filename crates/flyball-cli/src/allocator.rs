@@ -11,7 +11,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Environment variable of mimalloc for the delay before freed memory is returned, in milliseconds.
 const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
-/// Lets a process return freed memory to the system at once, unless its user has set the delay.
+/// Sets the environment of a process so that it returns freed memory to the system at once, unless its user has set
+/// the delay.
 ///
 /// With the default of 10 to 100 ms, large objects in quick succession take several times the memory of one.
 pub(crate) fn purge_at_once(command: &mut Command) {

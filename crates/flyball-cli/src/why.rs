@@ -11,6 +11,7 @@ mod answer;
 mod chain;
 mod claims;
 mod deployments;
+mod endpoint;
 mod fields;
 mod operators;
 mod page;

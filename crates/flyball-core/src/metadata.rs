@@ -14,7 +14,7 @@ pub const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 pub const SERVER_MANAGED_FIELDS: [&str; 6] =
     ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 
-/// Those of [`SERVER_MANAGED_FIELDS`] that change with writes.
+/// The fields of [`SERVER_MANAGED_FIELDS`] that change with writes.
 pub const REVISION_FIELDS: [&str; 3] = ["generation", "managedFields", "resourceVersion"];
 
 /// Validates labels.

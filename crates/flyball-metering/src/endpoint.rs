@@ -149,9 +149,9 @@ impl Format {
     }
 }
 
-/// The place in a document after a part.
+/// The position in a document after a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     Start,
     /// After the heading, and no rows yet.
     Heading,
@@ -164,7 +164,7 @@ struct Document {
     format: Format,
     columns: Vec<Column>,
     pages: ResultPages,
-    place: Place,
+    position: Position,
 }
 
 impl Document {
@@ -177,20 +177,20 @@ impl Document {
     ) -> store::Result<Option<Self>> {
         let Some(stored) = store.report(&report.namespace, &report.name)? else { return Ok(None) };
         let pages = store.pages(&stored, since, until)?;
-        Ok(Some(Self { format, columns: columns(&stored.columns), pages, place: Place::Start }))
+        Ok(Some(Self { format, columns: columns(&stored.columns), pages, position: Position::Start }))
     }
 
     /// Returns the next part of the text and the rest of the document.
     fn next(mut self) -> store::Result<Option<(String, Self)>> {
-        let (part, place) = match self.place {
-            Place::Start => (self.heading(), Place::Heading),
-            Place::Heading | Place::Rows => match self.pages.next_page()? {
+        let (part, position) = match self.position {
+            Position::Start => (self.heading(), Position::Heading),
+            Position::Heading | Position::Rows => match self.pages.next_page()? {
                 Some(page) => self.rows(page.into_iter().flat_map(|period| period.rows).collect()),
-                None => (if self.format == Format::Json { "]}".to_owned() } else { String::new() }, Place::End),
+                None => (if self.format == Format::Json { "]}".to_owned() } else { String::new() }, Position::End),
             },
-            Place::End => return Ok(None),
+            Position::End => return Ok(None),
         };
-        self.place = place;
+        self.position = position;
         Ok(Some((part, self)))
     }
 
@@ -201,19 +201,19 @@ impl Document {
         }
     }
 
-    fn rows(&self, rows: Vec<Vec<Cell>>) -> (String, Place) {
+    fn rows(&self, rows: Vec<Vec<Cell>>) -> (String, Position) {
         if rows.is_empty() {
-            return (String::new(), self.place);
+            return (String::new(), self.position);
         }
         let text = match self.format {
             Format::Csv => output::csv_rows(&self.columns, &rows),
             Format::Json => {
                 let rows: Vec<String> = rows.iter().map(|row| output::json(&self.columns, row).to_string()).collect();
-                let before = if self.place == Place::Rows { "," } else { "" };
+                let before = if self.position == Position::Rows { "," } else { "" };
                 before.to_owned() + &rows.join(",")
             }
         };
-        (text, Place::Rows)
+        (text, Position::Rows)
     }
 }
 

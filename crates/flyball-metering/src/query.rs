@@ -14,6 +14,7 @@ mod functions;
 mod growth;
 mod lexer;
 mod period;
+mod request;
 mod run;
 mod sandbox;
 mod tables;
@@ -22,7 +23,8 @@ mod views;
 
 pub use budget::Limits;
 pub use builtin::{builtin, builtin_names};
-pub use run::{Builtins, Catalog, Inputs, Request, Results, Source, check, run, run_within};
+pub use request::{Builtins, Catalog, Inputs, Request, Source};
+pub use run::{Results, check, run, run_within};
 
 pub use crate::store::MAX_ROW_BYTES;
 

@@ -10,7 +10,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("words", &["tree"]),
     ("scan", &["tree", "words"]),
     ("root", &["scan", "tree"]),
-    ("sources", &["arrow", "document", "root", "scan", "tree", "width"]),
+    ("sources", &["arrow", "document", "page", "root", "scan", "tree", "width"]),
 ];
 
 #[test]

@@ -23,7 +23,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("flyball-helm", &["flyball", "flyball-chart", "flyball-core"]),
     ("flyball-ansible", &["flyball", "flyball-core", "flyball-files", "flyball-tls"]),
     ("flyball-lifecycle", &["flyball", "flyball-chart", "flyball-core", "flyball-schema", "flyball-tls"]),
-    ("flyball-metering", &["flyball", "flyball-core"]),
+    ("flyball-metering", &["flyball", "flyball-core", "flyball-files"]),
     (
         "flyball-cli",
         &[

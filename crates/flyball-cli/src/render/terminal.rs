@@ -1,8 +1,8 @@
 //! Terminal output: colors and updates in place on a terminal, plain lines elsewhere.
 //!
 //! Objects, logs and messages contain text of others. On a terminal, control characters in it are visible, so that it
-//! cannot change what is displayed; elsewhere, lines are printed as they are. Lines that a command composes of such text
-//! contain it as [`one_line`], as cells of tables in kubectl: with visible colors and line breaks, everywhere.
+//! cannot change what is displayed; elsewhere, lines are printed as they are. Lines that a command composes of such
+//! text contain it as [`one_line`], as cells of tables in kubectl: with visible colors and line breaks, everywhere.
 
 use crate::error::{Error, Result};
 use parking_lot::Mutex;

@@ -5,7 +5,7 @@
 //! was found by this label therefore receives no token, and its pages are [claims](super::claims).
 
 use super::claims::Claimant;
-use super::operators::{Address, Endpoint};
+use super::endpoint::{Address, Endpoint};
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::MANAGED_BY;
 use crate::operator::metrics::SECURE_METRICS_PORT;

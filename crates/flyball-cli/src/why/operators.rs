@@ -6,6 +6,7 @@
 use super::answer::Source;
 use super::claims::{Claimant, Recorded};
 use super::deployments;
+use super::endpoint::{Address, Endpoint};
 use super::page::{Object, ObjectPage, Overview, Reconciles};
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::registry;
@@ -47,24 +48,6 @@ pub(crate) struct OperatorArgs {
     pub(crate) operator_token: Option<String>,
 }
 
-/// The location of the pages of an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
-    Url(String),
-    /// A path of the API server, which forwards requests to a pod.
-    Pod(String),
-}
-
-/// A place where an operator may respond.
-#[derive(Clone, Debug)]
-pub(super) struct Endpoint {
-    address: Address,
-    /// The command line names it: it may receive the token.
-    is_named: bool,
-    /// It was found by a label that everyone may set.
-    claimant: Option<Claimant>,
-}
-
 /// An operator that responded.
 #[derive(Clone, Debug)]
 pub(super) struct Operator {
@@ -97,36 +80,6 @@ struct Pages {
 impl std::fmt::Debug for Pages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pages").finish_non_exhaustive()
-    }
-}
-
-impl Endpoint {
-    pub(super) fn named(address: Address) -> Self {
-        Self { address, is_named: true, claimant: None }
-    }
-
-    /// Creates the endpoint of a process on this machine.
-    fn local(address: Address) -> Self {
-        Self { address, is_named: false, claimant: None }
-    }
-
-    pub(super) fn discovered(address: Address, claimant: Claimant) -> Self {
-        Self { address, is_named: false, claimant: Some(claimant) }
-    }
-
-    /// Returns how the command line names it.
-    fn name(&self) -> String {
-        self.claimant.as_ref().map_or_else(|| self.address.to_string(), |claimant| claimant.deployment.clone())
-    }
-
-    /// Describes the missing permission of the caller.
-    fn refusal(&self, has_token: bool) -> Error {
-        let needed = "it requires a token that may get /debug/flyball";
-        match (self.is_named, has_token) {
-            (true, false) => Error::new(format!("{needed}: set FLYBALL_OPERATOR_TOKEN")),
-            (true, true) => Error::new(format!("{needed}, and rejects this one")),
-            (false, _) => Error::new(format!("{needed}; only named operators receive it: --operator {}", self.name())),
-        }
     }
 }
 
@@ -202,14 +155,6 @@ impl Operators {
             }
         }
         states
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Url(text) | Self::Pod(text) => f.write_str(text),
-        }
     }
 }
 

@@ -118,7 +118,7 @@ impl Investigation<'_> {
                 return;
             }
             let reconciles = self.operators.reconciles(&object).await;
-            let (facts, claims) = self.judge(reconciles, &live, &object).await;
+            let (facts, claims) = self.separate_claims(reconciles, &live, &object).await;
             let next = match chain::write_of(&facts, &object, &moment, path) {
                 Some((recorded, write)) => {
                     self.answer.chain.push(chain::write(recorded, write));
@@ -150,7 +150,12 @@ impl Investigation<'_> {
     }
 
     /// Separates reconciles that count as facts from claims.
-    async fn judge(&self, all: Vec<Recorded>, live: &Value, object: &Object) -> (Vec<Recorded>, Vec<Recorded>) {
+    async fn separate_claims(
+        &self,
+        all: Vec<Recorded>,
+        live: &Value,
+        object: &Object,
+    ) -> (Vec<Recorded>, Vec<Recorded>) {
         if all.iter().all(|recorded| recorded.claimant.is_none()) {
             return (all, Vec::new());
         }

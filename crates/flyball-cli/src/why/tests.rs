@@ -2,7 +2,6 @@
 
 use super::answer::{Answer, Question};
 use super::operators::{FORWARDED_TOKEN, Operator, OperatorArgs, Operators};
-use super::sources::investigate;
 use crate::cluster::kinds::Kinds;
 use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode};
@@ -117,11 +116,13 @@ impl Cluster {
         received.into_iter().filter(|(_, has_token)| *has_token).map(|(path, _)| path).collect()
     }
 
-    async fn ask(&self, names: &[&str], question: &Question) -> Answer {
+    async fn investigate(&self, names: &[&str], question: &Question) -> Answer {
         let client = self.client();
         let kinds = Kinds::discover(&client).await.expect("kinds");
         let kind = kinds.find("configmap").expect("a kind");
-        investigate(&client, &kinds, (kind, "default", "a"), &args(names), question).await.expect("an answer")
+        super::sources::investigate(&client, &kinds, (kind, "default", "a"), &args(names), question)
+            .await
+            .expect("an answer")
     }
 }
 
@@ -164,7 +165,7 @@ async fn discovered_operators_are_witnesses_only_if_the_api_server_agrees() {
     const OPERATOR: &str = "system:serviceaccount:team-a:op";
     let steps = async |writer: &'static str, manager: &'static str| {
         let cluster = Cluster { writer, manager, ..Cluster::default() };
-        let answer = cluster.ask(&[], &Question::Object).await;
+        let answer = cluster.investigate(&[], &Question::Object).await;
         let step = |step: &super::answer::Step| (step.source, step.claimed_by.clone());
         answer.chain.iter().map(step).collect::<Vec<_>>()
     };
@@ -177,7 +178,7 @@ async fn discovered_operators_are_witnesses_only_if_the_api_server_agrees() {
     assert_eq!(steps(OPERATOR, "shop-operator").await, [("ledger", None), ("ledger", None)]);
 
     let cluster = Cluster { manager: "shop-operator", ..Cluster::default() };
-    let answer = cluster.ask(&[], &Question::Not).await;
+    let answer = cluster.investigate(&[], &Question::Not).await;
     let claims = answer.reasons.iter().filter(|reason| reason.operator.is_some());
     assert!(claims.clone().count() > 0 && claims.clone().all(|reason| reason.claimed_by.is_some()), "{answer:#?}");
     let text = answer.lines(&Question::Not).join("\n");
@@ -188,7 +189,7 @@ async fn discovered_operators_are_witnesses_only_if_the_api_server_agrees() {
 async fn answers_contain_text_of_others_as_parts_of_lines() {
     let cluster = Cluster { manager: "kubectl", ..Cluster::default() };
     for question in [Question::Object, Question::Not, Question::Field("data.k".into())] {
-        let lines = cluster.ask(&["shop/op"], &question).await.lines(&question);
+        let lines = cluster.investigate(&["shop/op"], &question).await.lines(&question);
         let text = lines.concat();
         assert!(!text.contains(|char: char| char.is_control() || "\u{202e}\u{200f}\u{61c}".contains(char)), "{text:?}");
         assert!(text.contains("x^[[32mready^[[0m^Jnode/n is ready"), "{question:?}: {lines:#?}");

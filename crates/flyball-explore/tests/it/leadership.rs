@@ -12,8 +12,6 @@ const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 const TAKEOVER: Duration = Duration::from_millis(1010);
 /// Time that a takeover may take after a failure.
 const FAILOVER: Duration = LEASE_DURATION.saturating_add(Duration::from_secs(1));
-/// Seconds of an absence.
-const ABSENCE: u32 = 604_800;
 /// Time between two edits, in which leadership changes hands twice.
 const PAUSE: Duration = Duration::from_secs(40);
 
@@ -33,9 +31,6 @@ enum Event {
     Write { process: u8 },
     /// The API server has stored the lease with this holder, in response to a request that was sent at a time.
     Lease { sent: Duration, holder: Option<u8> },
-    /// No replica runs until this time: one has crashed, and time jumps, so that the others are suspended. A bound of
-    /// failover can only count from the moment on which a replica runs again.
-    Absence { until: Duration },
 }
 
 /// Returns the events of a run, with their times.
@@ -53,14 +48,6 @@ fn events(report: &Report) -> Vec<(Duration, Event)> {
             let is_stored = object["kind"] == "Lease" && matches!(word, "200" | "201");
             let sent = request.take_if(|_| is_stored)?;
             return Some((at, Event::Lease { sent, holder }));
-        }
-        if word == "✱" {
-            return match rest.trim_end().parse().ok()? {
-                Fault::Absent(seconds) => {
-                    Some((at, Event::Absence { until: at + Duration::from_secs(seconds.into()) }))
-                }
-                _ => None,
-            };
         }
         let site: Site = word.parse().ok()?;
         let is_write = matches!(kind, "POST" | "PUT" | "PATCH" | "DELETE");
@@ -81,7 +68,7 @@ fn late_writes(events: &[(Duration, Event)]) -> (Vec<(Duration, u8)>, usize) {
     for (at, event) in events {
         match event {
             Event::Lease { sent, holder: Some(holder) } => renewed[usize::from(*holder)] = Some(*sent),
-            Event::Lease { holder: None, .. } | Event::Absence { .. } => {}
+            Event::Lease { holder: None, .. } => {}
             Event::Write { process } => {
                 count += 1;
                 let deadline = renewed[usize::from(*process)].map(|renewed: Duration| renewed + RENEW_DEADLINE);
@@ -94,23 +81,15 @@ fn late_writes(events: &[(Duration, Event)]) -> (Vec<(Duration, u8)>, usize) {
     (late, count)
 }
 
-/// Returns the times for which a replica ran and nobody held the lease: after a release, and after the last renewal of
-/// another process.
+/// Returns the times for which nobody held the lease: after a release, and after the last renewal of another process.
 fn takeovers(events: &[(Duration, Event)]) -> (Vec<Duration>, Vec<Duration>) {
     let (mut released, mut expired) = (Vec::new(), Vec::new());
     let mut before: Option<(Duration, Option<u8>)> = None;
     for (at, event) in events {
-        let holder = match event {
-            Event::Lease { holder, .. } => holder,
-            Event::Absence { until } => {
-                before = before.map(|(_, known)| (*until, known));
-                continue;
-            }
-            Event::Write { .. } => continue,
-        };
+        let Event::Lease { holder, .. } = event else { continue };
         match (before, holder) {
-            (Some((since, None)), Some(_)) => released.push(at.saturating_sub(since)),
-            (Some((since, Some(known))), Some(holder)) if known != *holder => expired.push(at.saturating_sub(since)),
+            (Some((since, None)), Some(_)) => released.push(*at - since),
+            (Some((since, Some(known))), Some(holder)) if known != *holder => expired.push(*at - since),
             _ => {}
         }
         before = Some((*at, *holder));
@@ -132,7 +111,6 @@ fn schedules(sites: &[Site]) -> Vec<Schedule> {
                 Fault::Skew(3600),
                 Fault::Skew(-3600),
                 Fault::Restart,
-                Fault::Absent(ABSENCE),
             ] {
                 disturbances.push(Injection::new(step(n, process), fault));
             }

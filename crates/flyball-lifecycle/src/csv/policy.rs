@@ -7,8 +7,8 @@
 //! manager. Subscriptions are not restricted: they choose among the packages of catalogs that an administrator has
 //! added.
 //!
-//! A ConfigMap that a CatalogSource names contains ClusterServiceVersions, too. The policy cannot follow this reference,
-//! so it covers the ConfigMaps with the label [`CATALOG`], and the manager uses no others.
+//! A ConfigMap that a CatalogSource names contains ClusterServiceVersions, too. The policy cannot follow this
+//! reference, so it covers the ConfigMaps with the label [`CATALOG`], and the manager uses no others.
 
 use crate::api::labels::CATALOG;
 use flyball::Resource;

@@ -68,7 +68,7 @@ impl Budget {
         Self(Arc::new(State { limits, until, memory, used: AtomicU64::new(0), reached: AtomicU8::new(0) }))
     }
 
-    /// Lets a connection check the budget.
+    /// Adds the check of the budget to a connection.
     pub(super) fn attach(&self, connection: &mut Connection) -> Result<()> {
         let (budget, mut measured) = (self.clone(), Instant::now());
         let handler = move || {

@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::functions::{SharedInputs, Value};
 use super::growth::{self, Size, Sizes};
-use super::run::{Request, Source, selected_sql, unprepared};
+use super::request::{Request, Source, selected_sql, unprepared};
 use super::sandbox::{self, check_text};
 use super::{Definition, Error, InputDefinition, InputKind, MAX_DEPTH, builtin, views};
 use crate::store::Store;

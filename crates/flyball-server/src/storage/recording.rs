@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Headers and frames are those of the [journal](super::frame), at offsets of this file. A frame follows the previous
-//! one without a gap, so an incomplete frame at the end was cut off by a crash. A file may come from anyone: its frames,
-//! objects and number of writes are bounded, and each record is checked.
+//! one without a gap, so an incomplete frame at the end was cut off by a crash. A file may come from anyone: its
+//! frames, objects and number of writes are bounded, and each record is checked.
 
 mod file;
 mod history;

@@ -76,7 +76,7 @@ pub(super) fn violation(reason: &'static str, detail: Option<String>) -> Option<
     detail.map(|detail| Violation { reason, detail })
 }
 
-/// Those that set a forbidden value: the pod, or containers of it.
+/// Objects that set a forbidden value: the pod, or containers of it.
 #[derive(Default)]
 pub(super) struct Setters<'a> {
     pub(super) pod: bool,
