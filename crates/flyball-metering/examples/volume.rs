@@ -101,11 +101,12 @@ fn measure(store: &Store, days: i64) {
         "tenant-usage",
     ] {
         let query = builtin(name).unwrap();
-        for (label, since, until) in [
-            ("last hour", days * DAY - 3600, days * DAY),
-            ("last day", (days - 1) * DAY, days * DAY),
-            ("all", 0, days * DAY),
-            ("all, odd ends", 4321, days * DAY - 5432),
+        for (label, since, until, is_scoped) in [
+            ("last hour", days * DAY - 3600, days * DAY, false),
+            ("last day", (days - 1) * DAY, days * DAY, false),
+            ("all", 0, days * DAY, false),
+            ("all, odd ends", 4321, days * DAY - 5432, false),
+            ("all of a namespace", 0, days * DAY, true),
         ] {
             let inputs = Inputs::new();
             let request = Request {
@@ -113,14 +114,14 @@ fn measure(store: &Store, days: i64) {
                 since,
                 until,
                 inputs: &inputs,
-                namespace: "",
-                is_scoped: false,
+                namespace: "tenant-7",
+                is_scoped,
                 catalog: &Builtins,
             };
             let began = Instant::now();
             let results = run(store, &request).unwrap();
             println!(
-                "{name:<26} {label:<14} {:>8.1} ms, {} rows",
+                "{name:<26} {label:<18} {:>8.1} ms, {} rows",
                 began.elapsed().as_secs_f64() * 1e3,
                 results.rows.len()
             );

@@ -73,4 +73,22 @@ async fn results_have_the_rights_of_their_report() {
     check("", &path, 401, "required").await;
     check(&reader, &format!("/api/v1/namespaces/{namespace}/reports/other"), 403, "").await;
     check(&reader, "/metrics", 404, "").await;
+    // A large result arrives in parts.
+    let row = |at: i64| vec![Cell::Integer(at), Cell::Text("x".repeat(1000)), Cell::Integer(at)];
+    let result = PeriodResult { since: 86_400, until: 172_800, rows: (0..3000).map(row).collect() };
+    store.put_result(("u", namespace, "daily"), &columns, &result, false, &Quota::default()).unwrap();
+    for (format, separator) in [("csv", "\r\n"), ("json", "},{")] {
+        let request =
+            Request::get(format!("{path}?format={format}")).header("authorization", format!("Bearer {reader}"));
+        let mut body = respond(&store, &access, &request.body(()).unwrap()).await.into_body();
+        let (mut text, mut largest) = (String::new(), 0);
+        while let Some(frame) = body.frame().await {
+            let part = frame.unwrap().into_data().unwrap();
+            largest = largest.max(part.len());
+            text.push_str(std::str::from_utf8(&part).unwrap());
+        }
+        assert!(text.len() > 3_000_000 && largest < 400_000, "{format}: {} {largest}", text.len());
+        assert_eq!(text.matches(separator).count(), if format == "csv" { 3002 } else { 3000 });
+        assert!(format == "csv" || serde_json::from_str::<serde_json::Value>(&text).is_ok());
+    }
 }
