@@ -86,8 +86,17 @@ pub(crate) fn read_documents(file: &Path) -> Result<Vec<Value>> {
 }
 
 fn parse(text: &str, source: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context(format!("{source} is not valid YAML"))?;
+    let documents = match json_documents(text) {
+        Some(documents) => documents,
+        None => serde_saphyr::from_multiple(text).context(format!("{source} is not valid YAML"))?,
+    };
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
+}
+
+/// Returns the documents of a JSON text, as kubectl: YAML forbids control characters that JSON permits.
+fn json_documents(text: &str) -> Option<Vec<Value>> {
+    let is_json = text.trim_start().starts_with('{');
+    is_json.then(|| serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().ok()).flatten()
 }
 
 /// Returns the items of a list, or the object itself.
@@ -330,6 +339,14 @@ fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_may_contain_what_yaml_forbids() {
+        let read = |text: &str| parse(text, "a.json").map(|documents| documents.len());
+        assert_eq!(read("{\"kind\": \"A\", \"a\": \"\u{9b}\"} {\"kind\": \"B\"}").unwrap(), 2);
+        assert_eq!(read("{kind: A}\n---\n{kind: B}").unwrap(), 2);
+        assert!(read("{kind: \"\u{9b}\"}").is_err());
+    }
 
     #[test]
     fn documents_that_are_no_objects_are_named() {

@@ -70,6 +70,7 @@ impl Running {
 }
 
 impl Drop for Running {
+    #[expect(clippy::print_stderr, reason = "it explains the failure of the test")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("log of the operator: {}", fs::read_to_string(&self.log).unwrap_or_default());

@@ -228,10 +228,10 @@ fn missing_definition_and_barrier_are_explained() {
     let operators = Operators::start("why-late", &[("CHAIN_ABSENT", "1"), ("CHAIN_LATE", "1")], |_| {});
     operators.apply("shop.yaml", SHOP);
     let absent = "the kind gadgets is not installed: the operator waits for its CustomResourceDefinition";
-    let answer = operators.until(&["service/shop", "--not"], has_reason("crdAbsent"));
+    let answer = operators.until(&["service/shop", "--not"], has_reason("crdMissing"));
     assert!(answer.to_string().contains(absent), "{answer:#}");
     let text = operators.why(&["service/shop", "--not"]).ok().out;
-    assert!(text.contains("crdAbsent") && text.contains("shop-operator"), "{text}");
+    assert!(text.contains("crdMissing") && text.contains("shop-operator"), "{text}");
 
     // The Deployment that the reconcile created has not reached the cache yet.
     let answer = operators.until(&["configmap/shop", "--not"], has_reason("barrier"));
@@ -247,7 +247,7 @@ fn missing_definition_and_barrier_are_explained() {
                       kind: Gadget}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: \
                       {type: object}}}]}}";
     operators.apply("gadgets.yaml", definition);
-    operators.until(&["service/shop", "--not"], |answer| !has_reason("crdAbsent")(answer));
+    operators.until(&["service/shop", "--not"], |answer| !has_reason("crdMissing")(answer));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, print_line};
 use clap::{Args, ValueEnum};
+use flyball_lifecycle::api::labels::CATALOG;
 use flyball_lifecycle::api::{ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorGroup, Subscription};
 use flyball_lifecycle::content::{Blobs, BundleBlob, ChannelBlob, ChannelEntry, Content, PackageBlob};
 use flyball_lifecycle::manifests::BundleFolder;
@@ -183,9 +184,11 @@ impl Installation<'_> {
         let (name, namespace) = (self.catalog(), &self.connection.namespace);
         let metadata = |name: &str| json!({"name": name, "namespace": namespace});
         let version = "operators.coreos.com/v1alpha1";
-        objects.push(json!({
+        let mut map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(&name), "data": {KEY: text},
-        }));
+        });
+        map["metadata"]["labels"] = json!({CATALOG: "true"});
+        objects.push(map);
         objects.push(json!({
             "apiVersion": version, "kind": "CatalogSource", "metadata": metadata(&name),
             // A new description makes the manager read the ConfigMap again.
