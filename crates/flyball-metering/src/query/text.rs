@@ -92,13 +92,7 @@ fn instr(context: &Context<'_>, budget: &Budget) -> Result<Option<i64>> {
 fn replace(context: &Context<'_>, budget: &Budget) -> Result<Option<Value>> {
     let (Some(text), Some(part)) = (argument(context, 0), argument(context, 1)) else { return Ok(None) };
     if part.is_empty() {
-        // As it is, also a number.
-        return Ok(Some(match context.get_raw(0) {
-            ValueRef::Integer(number) => Value::Integer(number),
-            ValueRef::Real(number) => Value::Real(number),
-            ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
-            _ => Value::Text(text.into_owned()),
-        }));
+        return Ok(Some(Value::Text(text.into_owned())));
     }
     let Some(by) = argument(context, 2) else { return Ok(None) };
     budget.charge(text.len() + part.len() + by.len())?;

@@ -187,7 +187,7 @@ async fn what_cannot_be_stored_is_stored_later() {
     let test = start(&directory).await;
     sleep(Duration::from_secs(60)).await;
     let other = rusqlite::Connection::open(directory.0.join("metering.sqlite")).unwrap();
-    let full = "CREATE TRIGGER full BEFORE INSERT ON flyball_level BEGIN SELECT RAISE(ABORT, 'disk full'); END";
+    let full = "CREATE TRIGGER full BEFORE INSERT ON flyball_gauge BEGIN SELECT RAISE(ABORT, 'disk full'); END";
     other.execute_batch(full).unwrap();
     test.apply(WEB).await;
     sleep(Duration::from_secs(1200)).await;
