@@ -67,7 +67,9 @@ fn labels(inside: &str) -> Option<(&str, &str)> {
     while let Some((.., after)) = label(rest) {
         rest = after;
     }
-    let end = rest.trim_start().strip_prefix('}')?;
+    // A comma may follow the last label.
+    let end = rest.trim_start();
+    let end = end.strip_prefix(',').unwrap_or(end).trim_start().strip_prefix('}')?;
     Some((&inside[..inside.len() - rest.len()], end))
 }
 
