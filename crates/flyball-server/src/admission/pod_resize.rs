@@ -58,8 +58,8 @@ impl Plugin for PodResizeValidator {
 fn lacking(pod: &Object, node: &Object) -> Option<String> {
     let requests = pod_usage::requests(pod);
     let allocatable = node.at(&["status", "allocatable"]).map(amounts).unwrap_or_default();
-    let numbers: [(&str, fn(&Quantity) -> i64); 2] = [("cpu", Quantity::milli_value), ("memory", Quantity::value)];
-    let lacking = numbers.into_iter().filter_map(|(name, number)| {
+    let lacking = ["cpu", "memory"].into_iter().filter_map(|name| {
+        let number = if name == "cpu" { Quantity::milli_value } else { Quantity::value };
         let requested = requests.get(name).map_or(0, number);
         let allocatable = allocatable.get(name).map_or(0, number);
         (requested > allocatable).then(|| format!("{name}, requested: {requested}, allocatable: {allocatable}"))
