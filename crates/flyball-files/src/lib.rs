@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn private_files_and_directories_are_those_of_their_owner() {
         let folder = Folder::new("private");
-        private_directory().recursive(true).create(&folder.0.join("a/b")).unwrap();
+        private_directory().recursive(true).create(folder.0.join("a/b")).unwrap();
         assert_eq!((mode(&folder.0.join("a")), mode(&folder.0.join("a/b"))), (0o700, 0o700));
-        assert!(private_directory().create(&folder.0.join("a")).is_err(), "it exists");
+        assert!(private_directory().create(folder.0.join("a")).is_err(), "it exists");
         let lock = folder.0.join("lock");
         let held = try_lock(&lock).unwrap().expect("it is free");
         assert_eq!(mode(&lock), 0o600);

@@ -161,6 +161,8 @@ impl Policy {
 mod tests {
     use super::*;
 
+    type Labels<'a> = &'a [(&'a str, &'a str)];
+
     /// Returns the enforced policy, that of warnings, and the errors for labels without their prefix.
     fn policy(labels: &[(&str, &str)]) -> (String, String, Vec<String>) {
         let find = |key: &str| {
@@ -174,7 +176,7 @@ mod tests {
 
     #[test]
     fn labels_select_levels_and_versions() {
-        let cases: [(&[(&str, &str)], &str, &str); 9] = [
+        let cases: [(Labels<'_>, &str, &str); 9] = [
             (&[], "privileged:latest", "privileged:latest"),
             (&[("enforce", "baseline")], "baseline:latest", "baseline:latest"),
             (&[("enforce", "baseline"), ("enforce-version", "v1.0")], "baseline:v1.0", "baseline:v1.0"),
