@@ -46,34 +46,18 @@ fn argument<'a>(context: &'a Context<'_>, at: usize) -> Option<Cow<'a, str>> {
     })
 }
 
-/// Returns the text of a number as SQLite prints it: up to 14 digits if they identify it, else 17.
+thread_local! {
+    /// A connection without data, for conversions.
+    static CONVERTER: Option<Connection> = Connection::open_in_memory().ok();
+}
+
+/// Returns the text of a number as SQLite prints it, which differs from other printers in the last of 17 digits.
 fn real(number: f64) -> String {
-    if !number.is_finite() {
-        return if number > 0.0 { "Inf" } else { "-Inf" }.to_owned();
-    }
-    let shortest = format!("{number:e}");
-    let has_few_digits = shortest.split('e').next().is_some_and(|text| text.matches(char::is_numeric).count() <= 14);
-    let printed = if has_few_digits { shortest } else { format!("{number:.16e}") };
-    let (mantissa, exponent) = printed.split_once('e').unwrap_or((&printed, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let sign = if mantissa.starts_with('-') { "-" } else { "" };
-    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
-    let digits = digits.trim_end_matches('0');
-    let (whole, fraction) = match exponent {
-        -4..0 => (String::new(), "0".repeat(usize::try_from(-exponent - 1).unwrap_or(0)) + digits),
-        0..17 => {
-            let length = usize::try_from(exponent + 1).unwrap_or(1);
-            let padded = format!("{digits:0<length$}");
-            (padded[..length].to_owned(), padded[length..].to_owned())
-        }
-        _ => (digits.get(..1).unwrap_or_default().to_owned(), digits.get(1..).unwrap_or_default().to_owned()),
+    let convert = |connection: &Option<Connection>| -> Option<String> {
+        let mut statement = connection.as_ref()?.prepare_cached("SELECT CAST(? AS TEXT)").ok()?;
+        statement.query_row([number], |row| row.get(0)).ok()
     };
-    let or_zero = |text: String| if text.is_empty() { "0".to_owned() } else { text };
-    let fixed = format!("{sign}{}.{}", or_zero(whole), or_zero(fraction));
-    match exponent {
-        -4..17 => fixed,
-        _ => format!("{fixed}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs()),
-    }
+    CONVERTER.with(convert).unwrap_or_else(|| number.to_string())
 }
 
 fn instr(context: &Context<'_>, budget: &Budget) -> Result<Option<i64>> {
