@@ -151,23 +151,23 @@ pub(crate) fn pairs(singles: &[Evaluation]) -> Vec<Schedule> {
 }
 
 /// Returns schedules in which a request is late while the process loses the lease, or ends: pairs of single faults.
-/// Each request is tried with one other fault before any is tried with a second one.
 pub(crate) fn late_requests(singles: &[Schedule]) -> Vec<Schedule> {
     let named = |name: &'static str| singles.iter().filter(move |single| single.injections[0].fault.name() == name);
+    let mut schedules = Vec::new();
     if named("block-lease").next().is_none() {
-        return Vec::new();
+        return schedules;
     }
-    let mut ranked = Vec::new();
     for late in named("delay").filter(|late| late.injections[0].at.port.is_write()) {
         let delay = &late.injections[0];
-        let end = Injection::new(delay.at.clone(), Fault::Terminate);
-        let blocks = named("block-lease").filter(|block| block.scenario == late.scenario);
-        let blocks = blocks.map(|block| &block.injections[0]).filter(|block| block.at.process == delay.at.process);
-        let pairs = std::iter::once(end).chain(blocks.cloned()).enumerate();
-        ranked.extend(pairs.map(|(rank, first)| (rank, late.with(vec![first, delay.clone()]))));
+        schedules.push(late.with(vec![Injection::new(delay.at.clone(), Fault::Terminate), delay.clone()]));
+        for block in named("block-lease").filter(|block| block.scenario == late.scenario) {
+            let block = &block.injections[0];
+            if block.at.process == delay.at.process {
+                schedules.push(late.with(vec![block.clone(), delay.clone()]));
+            }
+        }
     }
-    ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.into_iter().map(|(_, schedule)| schedule).collect()
+    schedules
 }
 
 /// Draws random schedules: each enables some faults, and injects a few of them at sites of the undisturbed run.
@@ -253,28 +253,6 @@ mod tests {
             let is_conditional = ["restart-stale", "silence-webhooks"].contains(&fault.name());
             assert_eq!(tried.contains(fault.name()), !is_special && !is_conditional, "{fault}");
         }
-    }
-
-    #[test]
-    fn each_late_request_is_tried_before_any_is_tried_again() {
-        let single = |text: &str| format!("default; {text}").parse::<Schedule>().unwrap();
-        let singles = ["patch:pods/a#1 delay=20", "patch:pods/b#1 delay=20", "1@patch:pods/c#1 delay=20"].map(single);
-        let blocks = ["lease:renew#1 block-lease=20", "1@lease:renew#1 block-lease=20"].map(single);
-        let others = ["get:pods/a#1 delay=20", "patch:pods/a#1 crash-after"].map(single);
-        let all: Vec<Schedule> = [&singles[..], &blocks, &others].concat();
-        let late: Vec<String> = late_requests(&all).iter().map(ToString::to_string).collect();
-        let pair = |first: &str, site: &str| format!("default; seed=1; {first}; {site} delay=20");
-        let end = |site: &str| pair(&format!("{site} terminate"), site);
-        let expected = [
-            end("patch:pods/a#1"),
-            end("patch:pods/b#1"),
-            end("1@patch:pods/c#1"),
-            pair("lease:renew#1 block-lease=20", "patch:pods/a#1"),
-            pair("lease:renew#1 block-lease=20", "patch:pods/b#1"),
-            pair("1@lease:renew#1 block-lease=20", "1@patch:pods/c#1"),
-        ];
-        assert_eq!(late, expected);
-        assert_eq!(late_requests(&singles), []);
     }
 
     #[test]
