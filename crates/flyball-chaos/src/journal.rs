@@ -5,9 +5,9 @@
 
 use crate::change::{Change, Progress};
 use crate::error::{Error, Result};
-use flyball_files::{Durability, Replace};
+use flyball_files::{Durability, Lock, Replace};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ pub struct Entry {
 pub struct Journal {
     path: PathBuf,
     state: State,
-    lock: File,
+    lock: Lock,
 }
 
 impl Journal {
@@ -196,7 +196,7 @@ fn lock_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn lock(path: &Path) -> Result<File> {
+fn lock(path: &Path) -> Result<Lock> {
     let error = |source| Error::StateFile { action: "lock", path: path.to_owned(), source };
     flyball_files::try_lock(&lock_path(path)).map_err(error)?.ok_or_else(|| Error::StateContent {
         path: path.to_owned(),

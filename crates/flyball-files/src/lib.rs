@@ -157,17 +157,37 @@ pub fn private_directory() -> DirBuilder {
     builder
 }
 
+/// The held lock of a file. It is released when this is dropped, or the process ends.
+///
+/// Closing the file would not be enough: a child process that has been forked and does not run its program yet holds it
+/// as well.
+#[derive(Debug)]
+pub struct Lock(File);
+
+impl From<File> for Lock {
+    /// Takes over a file that is locked already.
+    fn from(file: File) -> Self {
+        Self(file)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// Acquires the lock of a private file, which is created if it does not exist; `None` if it is held already.
 ///
-/// The lock is held until the returned file is closed, at the latest when its process ends. The file remains.
+/// The file remains when the lock is released.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be created or locked.
-pub fn try_lock(path: &Path) -> io::Result<Option<File>> {
+pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     let file = private(OpenOptions::new().write(true).create(true).truncate(false)).open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(Lock(file))),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error),
     }
@@ -240,8 +260,10 @@ mod tests {
         let held = try_lock(&lock).unwrap().expect("it is free");
         assert_eq!(mode(&lock), 0o600);
         assert!(try_lock(&lock).unwrap().is_none());
+        let forked = held.0.try_clone().unwrap();
         drop(held);
         assert!(try_lock(&lock).unwrap().is_some());
+        drop(forked);
         assert!(try_lock(&folder.0.join("none/lock")).is_err());
     }
 

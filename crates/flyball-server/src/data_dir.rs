@@ -5,8 +5,8 @@
 //! that other users own or may access is rejected, and links in it are not followed. `docs/storage.md` describes its
 //! content.
 
-use flyball_files::{Durability, Replace, sync_parent};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use flyball_files::{Durability, Lock, Replace, sync_parent};
+use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ pub struct DataDir {
 struct HeldLock {
     path: PathBuf,
     compact_after: u64,
-    _lock: File,
+    _lock: Lock,
 }
 
 /// A stage of opening a directory, before the server serves.
@@ -302,7 +302,7 @@ fn check_private(_: &Path, _: bool) -> Result<(), DataDirError> {
 }
 
 /// Acquires the lock, and writes the process ID into its file.
-fn lock(path: &Path) -> Result<File, DataDirError> {
+fn lock(path: &Path) -> Result<Lock, DataDirError> {
     let file = path.join("lock");
     let mut lock = owned(OpenOptions::new().read(true).write(true).create(true).truncate(false))
         .open(&file)
@@ -318,7 +318,7 @@ fn lock(path: &Path) -> Result<File, DataDirError> {
     }
     let written = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
     written.during("write", &file)?;
-    Ok(lock)
+    Ok(Lock::from(lock))
 }
 
 /// Replaces a file, which is on disk then, and readable by its owner only.

@@ -5,6 +5,7 @@
 
 use super::private;
 use crate::error::{Result, ResultExt};
+use flyball_files::Lock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File, OpenOptions};
@@ -38,7 +39,7 @@ impl StateFiles {
     }
 
     /// Acquires a lock; `None` if a running process holds it.
-    pub(crate) fn lock(&self, ending: &str) -> Result<Option<File>> {
+    pub(crate) fn lock(&self, ending: &str) -> Result<Option<Lock>> {
         let path = self.path(ending);
         flyball_files::try_lock(&path).context(format!("cannot lock {}", path.display()))
     }

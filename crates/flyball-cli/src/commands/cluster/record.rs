@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::files::state::StateFiles;
 use crate::files::{entries, private};
+use flyball_files::Lock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ impl Files {
     }
 
     /// Acquires the lock of the cluster; `None` if a running cluster holds it.
-    pub(crate) fn lock(&self) -> Result<Option<File>> {
+    pub(crate) fn lock(&self) -> Result<Option<Lock>> {
         self.0.lock("lock")
     }
 

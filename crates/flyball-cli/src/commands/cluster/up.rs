@@ -13,8 +13,8 @@ use flyball_cluster::{
     Cluster, DataDir, DataDirError, Endpoint, EndpointError, Nodes, OpeningStage, Options, RecordingError,
 };
 use flyball_core::Quantity;
+use flyball_files::Lock;
 use parking_lot::Mutex;
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -215,7 +215,7 @@ fn progress_writer(files: Files) -> impl Fn(OpeningStage, u64, u64) + Send + Syn
 }
 
 /// Runs the cluster until a stop signal.
-fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
+fn serve(args: &UpArgs, files: &Files, lock: Lock) -> Result<()> {
     serving::raise_file_limit();
     let served = block_on_threads(async {
         let options = Options::system().context("cannot start a cluster")?;
