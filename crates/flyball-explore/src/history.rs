@@ -42,6 +42,8 @@ pub(crate) struct Change {
     pub after: Bytes,
     /// True if the object was removed.
     pub is_removal: bool,
+    /// Name of the user of the request, if it is known.
+    pub user: Option<Box<str>>,
 }
 
 impl Change {
@@ -172,6 +174,7 @@ mod tests {
             before: before.map(|text| text.to_owned().into()),
             after: after.to_owned().into(),
             is_removal,
+            user: None,
         }
     }
 
@@ -204,6 +207,7 @@ mod tests {
             before: before.map(|text| text.to_owned().into()),
             after: "{}".into(),
             is_removal,
+            user: None,
         }
     }
 

@@ -422,6 +422,7 @@ impl Hub {
                 before: stored.before,
                 after: stored.after,
                 is_removal: stored.is_removal,
+                user: stored.user,
             };
             if is_own(&change) {
                 change.actor = actor;

@@ -66,6 +66,7 @@ mod tests {
             before: None,
             after: r#"{"metadata":{"name":"a"}}"#.into(),
             is_removal,
+            user: None,
         };
         let mut world = World::default();
         world.apply(&change(7, false));

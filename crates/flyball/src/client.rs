@@ -36,7 +36,9 @@ use k8s_openapi::jiff::fmt::rfc2822::DateTimeParser;
 use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tower::service_fn;
@@ -166,6 +168,8 @@ impl RequestSender {
 }
 
 /// Cancels a request that exceeds its timeout, and a write when its gate closes; this closes the connection.
+///
+/// A process that was suspended during a write checks the gate before it continues.
 async fn while_open<T>(gate: Option<&Gate>, mut exchange: BoxFuture<'_, kube::Result<T>>) -> kube::Result<T> {
     let deadline = Instant::now() + RESPONSE_TIMEOUT;
     loop {
@@ -176,8 +180,13 @@ async fn while_open<T>(gate: Option<&Gate>, mut exchange: BoxFuture<'_, kube::Re
                 None => return Err(kube::Error::Service(LeaseLost.into())),
             },
         };
-        match timeout_at(end, &mut exchange).await {
-            Ok(response) => return response,
+        let guarded = poll_fn(|task| match gate.is_none_or(Gate::is_open) {
+            true => exchange.as_mut().poll(task).map(Some),
+            false => Poll::Ready(None),
+        });
+        match timeout_at(end, guarded).await {
+            Ok(Some(response)) => return response,
+            Ok(None) => return Err(kube::Error::Service(LeaseLost.into())),
             Err(_) if end == deadline => return Err(kube::Error::Service(ResponseTimeout.into())),
             // The lease may have been renewed in the meantime.
             Err(_) => {}

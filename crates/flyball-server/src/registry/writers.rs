@@ -11,7 +11,7 @@ use flyball_core::ObjectKey;
 use flyball_core::time::rfc3339_micro;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Limit of writes that are kept.
@@ -72,6 +72,16 @@ impl WriteLog {
         writes.push_back(write);
         drop(writes);
         drop(oldest);
+    }
+
+    /// Returns the users of the newest writes, by revision.
+    pub(crate) fn users_after(&self, revision: Revision) -> HashMap<Revision, Box<str>> {
+        let writes = self.0.lock();
+        let origins = writes.iter().map(|write| &*write.origin);
+        origins
+            .filter(|origin| origin.revision > revision)
+            .map(|origin| (origin.revision, origin.user.clone()))
+            .collect()
     }
 
     /// Returns the writes of an object, newest first.

@@ -4,6 +4,7 @@ use super::Server;
 use crate::storage::Event;
 use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A stored object, as JSON without `apiVersion` and `kind`, in its storage version.
@@ -34,11 +35,14 @@ pub struct StoredChange {
     pub after: Bytes,
     /// True if the object was removed.
     pub is_removal: bool,
+    /// Name of the user who wrote it. `None` for older writes, and for those without a request.
+    pub user: Option<Box<str>>,
 }
 
 impl StoredChange {
-    fn of(resource: &GroupResource, event: &Event) -> Self {
+    fn of(resource: &GroupResource, event: &Event, user: Option<Box<str>>) -> Self {
         Self {
+            user,
             resource: resource.clone(),
             key: event.after.key.clone(),
             revision: event.revision,
@@ -65,8 +69,13 @@ impl Server {
     /// Returns the writes after a revision, in order. Those that the server no longer keeps are missing: of a resource
     /// whose definition was removed, and those beyond the watch window.
     pub fn stored_changes(&self, revision: u64) -> Vec<StoredChange> {
-        let changes = self.0.registry.store.changes_after(revision);
-        changes.iter().map(|(resource, event)| StoredChange::of(resource, event)).collect()
+        let registry = &self.0.registry;
+        let changes = registry.store.changes_after(revision);
+        let mut users = if changes.is_empty() { HashMap::new() } else { registry.writes.users_after(revision) };
+        changes
+            .iter()
+            .map(|(resource, event)| StoredChange::of(resource, event, users.remove(&event.revision)))
+            .collect()
     }
 
     /// Returns the revision of the last write.

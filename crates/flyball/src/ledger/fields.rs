@@ -6,6 +6,8 @@
 use flyball_core::json::{MalformedJson, RawJson};
 use flyball_core::metadata::REVISION_FIELDS;
 use foldhash::fast::FixedState;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::hash::BuildHasher;
 
@@ -116,8 +118,8 @@ fn element<'a>(list: RawJson<'a>, field: &str, name: &str) -> Option<RawJson<'a>
         .find(|element| element.find(field).ok().flatten().is_some_and(|value| *text_of(value) == *name))
 }
 
-fn text_of(value: RawJson<'_>) -> Box<str> {
-    value.text().map_or_else(|| value.0.into(), |text| text.as_ref().into())
+fn text_of(value: RawJson<'_>) -> Cow<'_, str> {
+    value.text().unwrap_or(Cow::Borrowed(value.0))
 }
 
 fn hash(value: RawJson<'_>) -> u64 {
@@ -130,7 +132,7 @@ struct Comparison {
     is_partial: bool,
 }
 
-type Members<'a> = Vec<(Box<str>, RawJson<'a>)>;
+type Members<'a> = Vec<(Cow<'a, str>, RawJson<'a>)>;
 
 impl Comparison {
     fn top(&mut self, before: RawJson<'_>, after: RawJson<'_>, subresource: &str) -> Result<(), MalformedJson> {
@@ -138,7 +140,6 @@ impl Comparison {
         let is_of_write = |name: &str| match name {
             "apiVersion" | "kind" => false,
             "status" => is_status,
-            "metadata" => !is_status,
             _ => !is_status,
         };
         self.members(before, after, is_of_write)
@@ -150,40 +151,31 @@ impl Comparison {
         after: RawJson<'_>,
         is_compared: impl Fn(&str) -> bool,
     ) -> Result<(), MalformedJson> {
-        let (mut old, mut new) = (members(before)?, members(after)?);
-        old.retain(|(name, _)| is_compared(name));
-        new.retain(|(name, _)| is_compared(name));
-        let mut at = 0;
-        for (name, value) in &new {
-            // Both texts usually have the same members in the same order.
-            let found = match old.get(at) {
-                Some((known, _)) if known == name => Some(at),
-                _ => old.iter().position(|(known, _)| known == name),
-            };
-            at = found.map_or(at, |found| found + 1);
-            self.member(name, found.map(|found| old[found].1), Some(*value))?;
-        }
-        for (name, value) in &old {
-            if !new.iter().any(|(known, _)| known == name) {
-                self.member(name, Some(*value), None)?;
+        for (name, [old, new]) in joined(members(before)?, members(after)?) {
+            if is_compared(&name) {
+                self.value(|| Segment::Field(name.into()), old, new)?;
             }
         }
         Ok(())
     }
 
-    fn member(
+    /// Compares the values below a segment, which is not created for equal ones: most are.
+    fn value(
         &mut self,
-        name: &str,
+        segment: impl FnOnce() -> Segment,
         before: Option<RawJson<'_>>,
         after: Option<RawJson<'_>>,
     ) -> Result<(), MalformedJson> {
-        self.path.push(Segment::Field(name.into()));
-        self.value(before, after)?;
+        if before.map(|value| value.0) == after.map(|value| value.0) {
+            return Ok(());
+        }
+        self.path.push(segment());
+        self.changed(before, after)?;
         self.path.pop();
         Ok(())
     }
 
-    fn value(&mut self, before: Option<RawJson<'_>>, after: Option<RawJson<'_>>) -> Result<(), MalformedJson> {
+    fn changed(&mut self, before: Option<RawJson<'_>>, after: Option<RawJson<'_>>) -> Result<(), MalformedJson> {
         let (Some(old), Some(new)) = (before, after) else {
             // A field that the cache does not keep is not a new one.
             if !(self.is_partial && before.is_none()) {
@@ -191,9 +183,6 @@ impl Comparison {
             }
             return Ok(());
         };
-        if old.0 == new.0 {
-            return Ok(());
-        }
         let is_metadata = matches!(&*self.path, [Segment::Field(name)] if **name == *"metadata");
         match (old.0.as_bytes().first(), new.0.as_bytes().first()) {
             (Some(b'{'), Some(b'{')) if self.path.len() < MAX_DEPTH => {
@@ -214,16 +203,10 @@ impl Comparison {
             self.add(Some(before), Some(after));
             return Ok(());
         };
-        let names = new.iter().chain(old.iter().filter(|(name, _)| !new.iter().any(|(known, _)| known == name)));
         let mut differs = false;
-        for (name, _) in names {
-            let of =
-                |list: &Members<'_>| list.iter().find(|(known, _)| known == name).map(|(_, value)| value.0.to_owned());
-            let (old, new) = (of(&old), of(&new));
-            differs |= old != new;
-            self.path.push(Segment::Element(field, name.clone()));
-            self.value(old.as_deref().map(RawJson), new.as_deref().map(RawJson))?;
-            self.path.pop();
+        for (name, [old, new]) in joined(old, new) {
+            differs |= old.map(|value| value.0) != new.map(|value| value.0);
+            self.value(|| Segment::Element(field, name.into()), old, new)?;
         }
         // Only the order changed.
         if !differs {
@@ -246,9 +229,18 @@ impl Comparison {
 fn members(object: RawJson<'_>) -> Result<Members<'_>, MalformedJson> {
     let (mut members, mut found) = (object.members()?, Vec::new());
     while let Some((name, value)) = members.next()? {
-        found.push((name.as_ref().into(), value));
+        found.push((name, value));
     }
     Ok(found)
+}
+
+/// Joins the members of two states by name.
+fn joined<'a>(before: Members<'a>, after: Members<'a>) -> BTreeMap<Cow<'a, str>, [Option<RawJson<'a>>; 2]> {
+    let mut pairs: BTreeMap<_, [_; 2]> = before.into_iter().map(|(name, value)| (name, [Some(value), None])).collect();
+    for (name, value) in after {
+        pairs.entry(name).or_default()[1] = Some(value);
+    }
+    pairs
 }
 
 /// Returns the elements of a list by their names; `None` if one has none, or two have the same.

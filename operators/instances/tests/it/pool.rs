@@ -101,7 +101,6 @@ fn explore_replicas_never_share_an_address() {
 }
 
 #[test]
-#[ignore = "open: the operator sends no deletion of the claim, but the history attributes one to it"]
 fn explore_deleted_machine_leaves_nothing_behind() {
     let parts = [sample!("network"), sample!("firewall"), POOL, sample!("instance")];
     let scenario = parts.into_iter().fold(Scenario::new("machine"), Scenario::apply).settle();
