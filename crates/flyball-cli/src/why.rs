@@ -17,9 +17,11 @@ mod operators;
 mod page;
 mod reasons;
 mod sources;
+mod token;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use answer::Question;
 pub(crate) use operators::OperatorArgs;
 pub(crate) use sources::{investigate, parse_target};
+pub(crate) use token::TokenArgs;

@@ -7,6 +7,7 @@ use crate::operator::process::stop_signal;
 use crate::operator::registry::{self, cluster_id};
 use crate::render::output::Output;
 use crate::render::terminal::{print_labeled, print_line};
+use crate::why::TokenArgs;
 use clap::Args;
 use flyball_console::{Address, Console, Discover, Kind, Settings};
 use flyball_core::Clock;
@@ -46,9 +47,8 @@ pub(crate) struct ConsoleArgs {
     /// `flyball run` and `flyball dev` run on this machine
     #[arg(long, value_name = "URL")]
     operator: Vec<String>,
-    /// File with a bearer token for the operators
-    #[arg(long, value_name = "FILE")]
-    operator_token: Option<PathBuf>,
+    #[command(flatten)]
+    token: TokenArgs,
     /// File with the CA of operators that serve https
     #[arg(long, value_name = "FILE")]
     operator_ca: Option<PathBuf>,
@@ -157,8 +157,7 @@ async fn local_addresses(client: &kube::Client) -> Vec<Address> {
 
 fn addresses(args: &ConsoleArgs) -> Result<Vec<Address>> {
     let read = |path: &PathBuf| fs::read(path).context(format!("cannot read {}", path.display()));
-    let token = args.operator_token.as_ref().map(read).transpose()?;
-    let token = token.map(|token| String::from_utf8_lossy(&token).trim().to_owned());
+    let token = args.token.token()?;
     let authority = args.operator_ca.as_ref().map(read).transpose()?;
     let address = |text: &String| {
         let invalid = || Error::usage(format!("--operator {text:?} is not an address of HTTP"));

@@ -1,6 +1,7 @@
 //! Places where operators may respond.
 
 use super::claims::Claimant;
+use super::token::VARIABLE;
 use crate::error::Error;
 
 /// The location of the pages of an operator.
@@ -44,7 +45,7 @@ impl Endpoint {
     pub(super) fn refusal(&self, has_token: bool) -> Error {
         let needed = "it requires a token that may get /debug/flyball";
         match (self.is_named, has_token) {
-            (true, false) => Error::new(format!("{needed}: set FLYBALL_OPERATOR_TOKEN")),
+            (true, false) => Error::new(format!("{needed}: set {VARIABLE}, or pass --operator-token-file FILE")),
             (true, true) => Error::new(format!("{needed}, and rejects this one")),
             (false, _) => Error::new(format!("{needed}; only named operators receive it: --operator {}", self.name())),
         }

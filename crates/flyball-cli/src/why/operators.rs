@@ -8,6 +8,7 @@ use super::claims::{Claimant, Recorded};
 use super::deployments;
 use super::endpoint::{Address, Endpoint};
 use super::page::{Object, ObjectPage, Overview, Reconciles};
+use super::token::TokenArgs;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::registry;
 use crate::web::{Receiver, Web};
@@ -43,9 +44,8 @@ pub(crate) struct OperatorArgs {
     /// machine, and those that flyball deployed, are found without it, but get no token
     #[arg(long = "operator", value_name = "URL|NAMESPACE/DEPLOYMENT")]
     pub(crate) operators: Vec<String>,
-    /// Bearer token for operators with secure metrics
-    #[arg(long, env = "FLYBALL_OPERATOR_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub(crate) operator_token: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
 }
 
 /// An operator that responded.
@@ -101,7 +101,7 @@ impl Operator {
 impl Operators {
     /// Finds the operators of a cluster, and reads their first pages.
     pub(super) async fn find(client: &Client, args: &OperatorArgs) -> Result<Self> {
-        let pages = Pages { web: Web::new(TIMEOUT)?, client: client.clone(), token: args.operator_token.clone() };
+        let pages = Pages { web: Web::new(TIMEOUT)?, client: client.clone(), token: args.token.token()? };
         let (mut endpoints, mut sources) = endpoints(client, args).await?;
         endpoints.truncate(MAX_OPERATORS);
         let mut asked = JoinSet::new();
