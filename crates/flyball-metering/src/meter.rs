@@ -86,6 +86,10 @@ pub enum Meter {
     ReconcileErrors,
     /// Time of reconciles in microseconds.
     ReconcileTime,
+    /// Calls of an operator to other systems for a custom resource.
+    ExternalCalls,
+    /// Time of these calls in microseconds.
+    ExternalTime,
     /// Memory of the cache of a kind.
     CacheMemory,
     /// The value of a Prometheus query, in millionths.
@@ -93,7 +97,7 @@ pub enum Meter {
 }
 
 /// All meters.
-pub const METERS: [Meter; 23] = [
+pub const METERS: [Meter; 25] = [
     Meter::PodCpuRequest,
     Meter::PodCpuLimit,
     Meter::PodMemoryRequest,
@@ -115,6 +119,8 @@ pub const METERS: [Meter; 23] = [
     Meter::Reconciles,
     Meter::ReconcileErrors,
     Meter::ReconcileTime,
+    Meter::ExternalCalls,
+    Meter::ExternalTime,
     Meter::CacheMemory,
     Meter::Value,
 ];
@@ -145,6 +151,8 @@ impl Meter {
             Self::ReconcileErrors => 52,
             Self::ReconcileTime => 53,
             Self::CacheMemory => 54,
+            Self::ExternalCalls => 55,
+            Self::ExternalTime => 56,
             Self::Value => 60,
         }
     }

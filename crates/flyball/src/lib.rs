@@ -104,6 +104,7 @@ mod batch;
 mod conflict;
 pub mod description;
 mod error;
+mod external;
 mod kind;
 mod latch;
 mod ledger;
@@ -156,6 +157,7 @@ pub use controller::{Action, Channel, Controller, ObjectChange, Predicate, Recon
 pub use election::LeaderElection;
 pub use error::{Error, Result, chain as error_chain, is_namespace_terminating};
 pub use events::Event;
+pub use external::external_call;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Dynamic, Kind, Resource};
 pub use memory::{MemoryBudget, MemoryCharge};

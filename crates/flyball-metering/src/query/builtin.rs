@@ -55,6 +55,8 @@ const METERS: &[(&str, &str)] = &[
     ("api_calls", "CASE meter WHEN 'api-calls' THEN amount END"),
     ("reconciles", "CASE meter WHEN 'reconciles' THEN amount END"),
     ("reconcile_microseconds", "CASE meter WHEN 'reconcile-microseconds' THEN amount END"),
+    ("external_calls", "CASE meter WHEN 'external-calls' THEN amount END"),
+    ("external_call_microseconds", "CASE meter WHEN 'external-call-microseconds' THEN amount END"),
 ];
 const METERS_DERIVED: &[(&str, &str)] = &[
     ("pod_request_cpu_core_seconds", "pod_request_cpu_core_microseconds / 1e6"),
@@ -67,6 +69,8 @@ const PERFORMANCE: &[(&str, &str)] = &[
     ("reconciles", "CASE meter WHEN 'reconciles' THEN amount END"),
     ("reconcile_errors", "CASE meter WHEN 'reconcile-errors' THEN amount END"),
     ("reconcile_microseconds", "CASE meter WHEN 'reconcile-microseconds' THEN amount END"),
+    ("external_calls", "CASE meter WHEN 'external-calls' THEN amount END"),
+    ("external_call_microseconds", "CASE meter WHEN 'external-call-microseconds' THEN amount END"),
 ];
 const PERFORMANCE_DERIVED: &[(&str, &str)] = &[
     ("reconcile_seconds", "reconcile_microseconds / 1e6"),
@@ -268,6 +272,7 @@ fn column(name: &str) -> Column {
         ("_seconds", "bigint", "seconds"),
         ("usage_bytes", "double", "bytes"),
         ("api_calls", "bigint", ""),
+        ("external_calls", "bigint", ""),
         ("reconcile", "bigint", ""),
     ];
     let (kind, unit) = match name {

@@ -139,6 +139,8 @@ impl Views<'_> {
             (Meter::Reconciles, "reconciles", Subject::Resource),
             (Meter::ReconcileErrors, "reconcile-errors", Subject::Resource),
             (Meter::ReconcileTime, "reconcile-microseconds", Subject::Resource),
+            (Meter::ExternalCalls, "external-calls", Subject::Resource),
+            (Meter::ExternalTime, "external-call-microseconds", Subject::Resource),
             (Meter::CacheMemory, "cache-byte-seconds", Subject::Kind),
         ]
         .map(select)
@@ -173,6 +175,8 @@ impl Views<'_> {
             ("api-calls".to_owned(), usage(Meter::ApiCalls), Subject::Resource),
             ("reconciles".to_owned(), usage(Meter::Reconciles), Subject::Resource),
             ("reconcile-microseconds".to_owned(), usage(Meter::ReconcileTime), Subject::Resource),
+            ("external-calls".to_owned(), usage(Meter::ExternalCalls), Subject::Resource),
+            ("external-call-microseconds".to_owned(), usage(Meter::ExternalTime), Subject::Resource),
         ];
         let select = |(name, amounts, subject): (String, String, Subject)| {
             let columns = format!(

@@ -60,7 +60,18 @@ struct Reconcile {
     #[serde(default)]
     writes_omitted: u64,
     #[serde(default)]
+    external_calls: Vec<ExternalCalls>,
+    #[serde(default)]
     outcome: String,
+}
+
+/// Calls to another system.
+#[derive(Debug, Deserialize)]
+struct ExternalCalls {
+    #[serde(default)]
+    calls: u32,
+    #[serde(default)]
+    took: f64,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,20 +94,28 @@ pub struct Reader {
 impl Reader {
     /// Converts the reconciles that were not counted yet to samples of an interval.
     pub fn samples(&mut self, page: &Reconciles, since: i64, until: i64) -> Vec<Sample> {
-        let mut amounts: BTreeMap<Object, [i128; 4]> = BTreeMap::new();
+        let mut amounts: BTreeMap<Object, [i128; 6]> = BTreeMap::new();
         for reconcile in &page.reconciles {
             if !self.remember(&reconcile.id) {
                 continue;
             }
-            let [calls, reconciles, errors, time] = amounts.entry(reconcile.object.clone()).or_default();
+            let [calls, reconciles, errors, time, external, external_time] = amounts.entry(reconcile.object.clone()).or_default();
             *calls +=
                 i128::from(reconcile.writes.len() as u64 + reconcile.writes_omitted + u64::from(reconcile.from_server));
             *reconciles += 1;
             *errors += i128::from(matches!(reconcile.outcome.as_str(), "error" | "terminal" | "panic" | "deadline"));
-            let took = reconcile.took.clamp(0.0, 86_400.0) * 1e6;
-            *time += took as i128;
+            *time += microseconds(reconcile.took);
+            *external += reconcile.external_calls.iter().map(|of| i128::from(of.calls)).sum::<i128>();
+            *external_time += reconcile.external_calls.iter().map(|of| microseconds(of.took)).sum::<i128>();
         }
-        let meters = [Meter::ApiCalls, Meter::Reconciles, Meter::ReconcileErrors, Meter::ReconcileTime];
+        let meters = [
+            Meter::ApiCalls,
+            Meter::Reconciles,
+            Meter::ReconcileErrors,
+            Meter::ReconcileTime,
+            Meter::ExternalCalls,
+            Meter::ExternalTime,
+        ];
         let mut samples = Vec::new();
         for (object, amounts) in amounts {
             let series = resource(&page.operator, &object);
@@ -140,6 +159,11 @@ pub fn cache_samples(state: &State, since: i64, until: i64) -> Vec<Sample> {
     kinds.into_iter().map(sample).collect()
 }
 
+/// Converts seconds of at most a day.
+fn microseconds(seconds: f64) -> i128 {
+    (seconds.clamp(0.0, 86_400.0) * 1e6) as i128
+}
+
 fn resource(operator: &str, object: &Object) -> Series {
     let mut series = Series::new(Subject::Resource, "", &short(&object.namespace), &short(&object.name));
     series.operator = short(operator);
@@ -164,7 +188,8 @@ mod tests {
         let reconcile = |id: &str, name: &str, outcome: &str, writes: usize| {
             json!({"id": id, "controller": "site", "took": 0.25, "outcome": outcome, "fromServer": writes == 0,
                 "object": {"group": "example.com", "version": "v1", "kind": "Site", "namespace": "shop", "name": name},
-                "writes": vec![json!({"verb": "apply"}); writes]})
+                "writes": vec![json!({"verb": "apply"}); writes],
+                "externalCalls": [{"system": "vcenter", "calls": 2, "failures": 1, "took": 0.125}]})
         };
         let page = |reconciles: Vec<serde_json::Value>| -> Reconciles {
             serde_json::from_value(json!({"operator": "site-operator", "reconciles": reconciles, "omitted": 0}))
@@ -178,8 +203,9 @@ mod tests {
         ]);
         let samples = reader.samples(&first, 0, 60);
         let amounts: Vec<_> = samples.iter().map(|sample| (sample.series.name.as_str(), sample.amount)).collect();
-        let expected = [("a", 3), ("a", 2), ("a", 1), ("a", 500_000), ("b", 1), ("b", 1), ("b", 0), ("b", 250_000)];
-        assert_eq!(amounts, expected);
+        let of_a = [3, 2, 1, 500_000, 4, 250_000].map(|amount| ("a", amount));
+        let of_b = [1, 1, 0, 250_000, 2, 125_000].map(|amount| ("b", amount));
+        assert_eq!(amounts, [of_a, of_b].concat());
         assert!(reader.samples(&first, 60, 120).is_empty());
     }
 }

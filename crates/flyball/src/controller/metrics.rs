@@ -1,11 +1,13 @@
 //! Metrics of controllers, under the names of controller-runtime.
 
+use crate::external::ExternalCalls;
 use crate::ledger;
 use crate::metrics::{Counters, Gauges, Histograms, Labels, duration_histogram};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The outcome of a reconcile.
@@ -66,6 +68,14 @@ pub(crate) struct ControllerMetrics {
     latency: Histograms<1>,
     map_errors: Counters<1>,
     flaps: Counters<1>,
+    external: ExternalMetrics,
+}
+
+/// Calls to external systems, and their time.
+#[derive(Clone, Debug, Default)]
+struct ExternalMetrics {
+    calls: Counters<3>,
+    seconds: Family<Labels<2>, Counter<f64, AtomicU64>>,
 }
 
 impl Default for ControllerMetrics {
@@ -84,6 +94,7 @@ impl Default for ControllerMetrics {
             latency: Family::new_with_constructor(duration_histogram),
             map_errors: Family::default(),
             flaps: Family::default(),
+            external: ExternalMetrics::default(),
         }
     }
 }
@@ -121,6 +132,9 @@ impl ControllerMetrics {
         );
         r.register("flyball_map_errors", "Changes that a mapping function failed on", self.map_errors.clone());
         r.register("flyball_flaps", "Writes of fields that alternate between two values", self.flaps.clone());
+        let ExternalMetrics { calls, seconds } = &self.external;
+        r.register("flyball_external_calls", "Calls to external systems, by result", calls.clone());
+        r.register("flyball_external_call_seconds", "Time of calls to external systems", seconds.clone());
     }
 
     /// Returns the metrics of a controller with this number of workers.
@@ -143,6 +157,8 @@ impl ControllerMetrics {
             waited: self.waited.get_or_create_owned(&queue),
             worked: self.worked.get_or_create_owned(&queue),
             latency: self.latency.get_or_create_owned(&controller),
+            controller: name.to_owned(),
+            external: self.external.clone(),
         }
     }
 
@@ -171,6 +187,8 @@ pub(crate) struct ReconcileMetrics {
     waited: Histogram,
     worked: Histogram,
     latency: Histogram,
+    controller: String,
+    external: ExternalMetrics,
 }
 
 impl ReconcileMetrics {
@@ -196,6 +214,21 @@ impl ReconcileMetrics {
     /// Counts an object that cannot be decoded.
     pub(crate) fn undecodable(&self) {
         self.undecodable.inc();
+    }
+
+    /// Counts the calls of a reconcile to external systems.
+    pub(crate) fn called(&self, external: &[ExternalCalls]) {
+        for calls in external {
+            let labels = || [("controller", self.controller.clone()), ("system", calls.system.to_owned())];
+            self.external.seconds.get_or_create(&labels()).inc_by(calls.took.as_secs_f64());
+            for (result, count) in [("success", calls.calls - calls.failures), ("error", calls.failures)] {
+                let [controller, system] = labels();
+                self.external
+                    .calls
+                    .get_or_create(&[controller, system, ("result", result.to_owned())])
+                    .inc_by(count.into());
+            }
+        }
     }
 
     pub(crate) fn waited(&self, time: Duration) {

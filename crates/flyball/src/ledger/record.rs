@@ -2,6 +2,7 @@
 
 use super::{ChangedFields, Flap};
 use crate::cache::StoreId;
+use crate::external::ExternalCalls;
 use crate::kind::Kind;
 use crate::queue::{Causes, Effect};
 use flyball_core::ObjectKey;
@@ -86,6 +87,7 @@ pub(crate) struct Accesses {
     /// Applies that were not sent, since they would change nothing.
     pub(crate) skipped: u32,
     pub(crate) flaps: Vec<Flap>,
+    pub(crate) external: Vec<ExternalCalls>,
 }
 
 /// The kind of an object that was read.
@@ -212,6 +214,7 @@ impl Accesses {
             + self.writes.capacity() * size_of::<WriteRecord>()
             + self.writes.iter().map(write).sum::<usize>()
             + self.flaps.iter().map(Flap::bytes).sum::<usize>()
+            + self.external.capacity() * size_of::<ExternalCalls>()
     }
 }
 

@@ -91,7 +91,8 @@ impl Gateway {
                 Limited::new(body, MAX_RESPONSE_BYTES).collect().await.map_err(|error| unreachable(endpoint, error))?;
             serde_json::from_slice(&body.to_bytes()).map_err(|error| unreachable(endpoint, error))
         };
-        timeout(limit, call).await.map_err(|late| unreachable(endpoint, late))?
+        let timely = async { timeout(limit, call).await.map_err(|late| unreachable(endpoint, late))? };
+        flyball::external_call("etcd", timely).await
     }
 }
 

@@ -128,6 +128,16 @@ impl Session {
         body: &Value,
         key: Option<&HeaderValue>,
     ) -> Result<(Value, Option<HeaderValue>)> {
+        flyball::external_call("vcenter", self.exchange(object, method, body, key)).await
+    }
+
+    async fn exchange(
+        &self,
+        object: &ManagedObject,
+        method: &'static str,
+        body: &Value,
+        key: Option<&HeaderValue>,
+    ) -> Result<(Value, Option<HeaderValue>)> {
         let malformed = |what: String| Error::Malformed { method, what };
         let mut request = Request::post(format!("{}/{}/{}/{method}", self.address, object.kind, object.id))
             .header(header::CONTENT_TYPE, "application/json");

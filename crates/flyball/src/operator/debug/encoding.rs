@@ -2,6 +2,7 @@
 
 use crate::cache::{Caches, LastError, Store, StoreId};
 use crate::election::LeadershipState;
+use crate::external::ExternalCalls;
 use crate::kind::Kind;
 use crate::ledger::{FilteredChange, Flap, MAX_ERROR_BYTES, Next, Read, ReconcileRecord, Target, WriteRecord};
 use crate::queue::{Cause, Causes, Effect, KeySnapshot, KeyState, Trigger, Write};
@@ -178,6 +179,7 @@ impl<'a> Encoder<'a> {
             "readsOmitted": accesses.reads_omitted,
             "writes": accesses.writes.iter().map(|write| self.write(write)).collect::<Vec<_>>(),
             "writesOmitted": accesses.writes_omitted,
+            "externalCalls": accesses.external.iter().map(external).collect::<Vec<_>>(),
             "outcome": reconcile.outcome.name(),
             "next": self.next(reconcile),
         });
@@ -290,6 +292,10 @@ impl<'a> Encoder<'a> {
 }
 
 /// Adds the versions before and after a change, which are 0 if there is none.
+fn external(of: &ExternalCalls) -> Value {
+    json!({"system": of.system, "calls": of.calls, "failures": of.failures, "took": seconds(of.took)})
+}
+
 fn add_versions(before: u64, after: u64, page: &mut Value) {
     for (name, version) in [("before", before), ("after", after)] {
         if version > 0 {

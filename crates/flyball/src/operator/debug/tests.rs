@@ -3,6 +3,7 @@
 use super::*;
 use crate::backoff::Backoff;
 use crate::cache::Delta;
+use crate::external::ExternalCalls;
 use crate::kind::Type;
 use crate::ledger::{
     Accesses, ChangedFields, FilteredChange, Next, Outcome, Read, RecordedError, Target, Verb, WriteRecord,
@@ -60,6 +61,8 @@ fn operator() -> DebugPages {
         effect: Effect::Version(6),
         fields: ChangedFields::default(),
     });
+    accesses.external =
+        vec![ExternalCalls { system: "vcenter", calls: 3, failures: 1, took: Duration::from_millis(250) }];
     ledger.record(ReconcileRecord {
         id: 0xab,
         key: key("a"),
@@ -136,7 +139,8 @@ async fn reconciles_are_selected_by_object_and_involvement() {
         "readsOmitted": 0,
         "writes": [{"object": pod, "verb": "apply", "result": "changed", "before": "5", "after": "6", "fields": [],
             "fieldsOmitted": 0}],
-        "writesOmitted": 0, "outcome": "requeue_after", "error": "pods is forbidden", "status": 403,
+        "writesOmitted": 0, "externalCalls": [{"system": "vcenter", "calls": 3, "failures": 1, "took": 0.25}],
+        "outcome": "requeue_after", "error": "pods is forbidden", "status": 403,
         "next": {"type": "requeueAfter", "seconds": 30.0, "at": "1970-01-01T00:01:21.000000Z"},
     });
     assert_eq!(found["reconciles"][0], expected);
