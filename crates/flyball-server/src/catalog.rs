@@ -17,10 +17,11 @@ pub(crate) use target::{Target, undeterminable};
 
 use crate::custom::schema_number;
 use crate::kinds::{self, ACTIONS, Kind};
+use bytes::Bytes;
 use flyball_core::{GroupResource, GroupVersion};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The current catalog.
 pub(crate) struct CurrentCatalog(RwLock<Arc<Catalog>>);
@@ -41,9 +42,17 @@ impl CurrentCatalog {
 }
 
 /// All served resources. Immutable: a new CRD results in a new catalog.
-#[derive(Clone)]
 pub(crate) struct Catalog {
     groups: BTreeMap<Arc<str>, Group>,
+    /// The aggregated discovery documents of the core group and of the others, encoded at the first request.
+    pub(crate) discovery: [OnceLock<Bytes>; 2],
+}
+
+impl Clone for Catalog {
+    /// A copy is about to change, so its documents are encoded again.
+    fn clone(&self) -> Self {
+        Self { groups: self.groups.clone(), discovery: Default::default() }
+    }
 }
 
 /// The versions of a group, the preferred one first.
@@ -81,7 +90,7 @@ impl Catalog {
     }
 
     fn read() -> Self {
-        let mut catalog = Self { groups: BTreeMap::new() };
+        let mut catalog = Self { groups: BTreeMap::new(), discovery: Default::default() };
         for (rank, kind) in kinds::built_in().enumerate() {
             catalog.add(Arc::new(Resource::built_in(kind)));
             let group = catalog.groups.get_mut(kind.group).expect("just added");

@@ -7,9 +7,9 @@ use crate::auth::ISSUER;
 use crate::catalog::{Catalog, Group, Resource, Version};
 use crate::request::accept::{Discovery, Form, negotiate_discovery, not_acceptable};
 use crate::response::{self, Body};
+use bytes::Bytes;
 use flyball_core::Status;
 use http::Response;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -86,12 +86,19 @@ pub(crate) fn respond(
     };
     let built_in = |name: &str| catalog.group(name).is_some_and(|group| group.built_in);
     let value = match (path, form) {
-        (["api"], Discovery::Aggregated) => aggregated(catalog, |name| name.is_empty()),
+        (["api"], Discovery::Aggregated) => {
+            let document = catalog.discovery[0].get_or_init(|| encoded(&aggregated(catalog, |name| name.is_empty())));
+            return Some(aggregated_response(document.clone()));
+        }
         (["apis"], Discovery::Aggregated) => {
-            let mut document = aggregated(catalog, |name| !name.is_empty());
-            let items = document["items"].as_array_mut();
-            items.into_iter().for_each(|items| add_remote(items, remote));
-            document
+            let document = || aggregated(catalog, |name| !name.is_empty());
+            if remote.is_empty() {
+                let document = catalog.discovery[1].get_or_init(|| encoded(&document()));
+                return Some(aggregated_response(document.clone()));
+            }
+            let mut document = document();
+            document["items"].as_array_mut().into_iter().for_each(|items| add_remote(items, remote));
+            return Some(aggregated_response(encoded(&document)));
         }
         (["api"], _) => {
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]})
@@ -125,13 +132,16 @@ pub(crate) fn respond(
     if value.is_null() {
         return Some(response::status(&Status::unknown_resource()));
     }
-    let mut response = plain(&value);
-    if value["kind"] == "APIGroupDiscoveryList" {
-        // Clients check the type of the document by this header.
-        let full = HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
-        response.headers_mut().insert(CONTENT_TYPE, full);
-    }
-    Some(response)
+    Some(plain(&value))
+}
+
+fn encoded(document: &Value) -> Bytes {
+    format!("{document}\n").into()
+}
+
+/// Returns an aggregated document. Clients check its type by the header.
+fn aggregated_response(document: Bytes) -> Response<Body> {
+    response::new(200, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", document)
 }
 
 /// Returns the groups of aggregated API servers, each once.
