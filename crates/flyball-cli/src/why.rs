@@ -17,9 +17,9 @@ mod operators;
 mod page;
 mod reasons;
 mod sources;
-mod token;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub(crate) use answer::Question;
 pub(crate) use operators::OperatorArgs;

@@ -99,7 +99,8 @@ impl Reader {
             if !self.remember(&reconcile.id) {
                 continue;
             }
-            let [calls, reconciles, errors, time, external, external_time] = amounts.entry(reconcile.object.clone()).or_default();
+            let [calls, reconciles, errors, time, external, external_time] =
+                amounts.entry(reconcile.object.clone()).or_default();
             *calls +=
                 i128::from(reconcile.writes.len() as u64 + reconcile.writes_omitted + u64::from(reconcile.from_server));
             *reconciles += 1;
