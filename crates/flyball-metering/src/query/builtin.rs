@@ -12,8 +12,10 @@ use joins::{JOINS, Join};
 struct Sums {
     name: &'static str,
     keys: &'static [&'static str],
-    /// Column of the result, and expression over the source.
+    /// Column of the result, and expression over the source, or meter.
     sums: &'static [(&'static str, &'static str)],
+    /// True if the source has a row for each meter, whose amounts become columns.
+    is_by_meter: bool,
     /// Column of the result, and expression over the sums.
     derived: &'static [(&'static str, &'static str)],
     source: (&'static str, &'static str),
@@ -32,6 +34,7 @@ macro_rules! sums {
             name: $name,
             keys: &[$($key),*],
             sums: &[$($sum),*],
+            is_by_meter: false,
             derived: &[$($derived),*],
             source: ($input, $source),
             filter: concat!("" $(, $filter)?),
@@ -45,18 +48,18 @@ const OWNER: &[&str] = &["owner_group", "owner_kind", "owner_namespace", "owner_
 
 /// The amounts of everything that is attributed to owners, by meter.
 const METERS: &[(&str, &str)] = &[
-    ("pod_seconds", "CASE meter WHEN 'pod-seconds' THEN amount END"),
-    ("pod_request_cpu_core_microseconds", "CASE meter WHEN 'cpu-request' THEN amount END"),
-    ("pod_usage_cpu_core_microseconds", "CASE meter WHEN 'cpu-usage' THEN amount END"),
-    ("pod_request_memory_byte_seconds", "CASE meter WHEN 'memory-request' THEN amount END"),
-    ("pod_usage_memory_byte_seconds", "CASE meter WHEN 'memory-usage' THEN amount END"),
-    ("volume_request_storage_byte_seconds", "CASE meter WHEN 'storage-request' THEN amount END"),
-    ("volume_usage_storage_byte_seconds", "CASE meter WHEN 'storage-usage' THEN amount END"),
-    ("api_calls", "CASE meter WHEN 'api-calls' THEN amount END"),
-    ("reconciles", "CASE meter WHEN 'reconciles' THEN amount END"),
-    ("reconcile_microseconds", "CASE meter WHEN 'reconcile-microseconds' THEN amount END"),
-    ("external_calls", "CASE meter WHEN 'external-calls' THEN amount END"),
-    ("external_call_microseconds", "CASE meter WHEN 'external-call-microseconds' THEN amount END"),
+    ("pod_seconds", "pod-seconds"),
+    ("pod_request_cpu_core_microseconds", "cpu-request"),
+    ("pod_usage_cpu_core_microseconds", "cpu-usage"),
+    ("pod_request_memory_byte_seconds", "memory-request"),
+    ("pod_usage_memory_byte_seconds", "memory-usage"),
+    ("volume_request_storage_byte_seconds", "storage-request"),
+    ("volume_usage_storage_byte_seconds", "storage-usage"),
+    ("api_calls", "api-calls"),
+    ("reconciles", "reconciles"),
+    ("reconcile_microseconds", "reconcile-microseconds"),
+    ("external_calls", "external-calls"),
+    ("external_call_microseconds", "external-call-microseconds"),
 ];
 const METERS_DERIVED: &[(&str, &str)] = &[
     ("pod_request_cpu_core_seconds", "pod_request_cpu_core_microseconds / 1e6"),
@@ -65,12 +68,12 @@ const METERS_DERIVED: &[(&str, &str)] = &[
 const METER_SOURCE: (&str, &str) = ("MeterRawDataSourceName", "meter-raw");
 
 const PERFORMANCE: &[(&str, &str)] = &[
-    ("api_calls", "CASE meter WHEN 'api-calls' THEN amount END"),
-    ("reconciles", "CASE meter WHEN 'reconciles' THEN amount END"),
-    ("reconcile_errors", "CASE meter WHEN 'reconcile-errors' THEN amount END"),
-    ("reconcile_microseconds", "CASE meter WHEN 'reconcile-microseconds' THEN amount END"),
-    ("external_calls", "CASE meter WHEN 'external-calls' THEN amount END"),
-    ("external_call_microseconds", "CASE meter WHEN 'external-call-microseconds' THEN amount END"),
+    ("api_calls", "api-calls"),
+    ("reconciles", "reconciles"),
+    ("reconcile_errors", "reconcile-errors"),
+    ("reconcile_microseconds", "reconcile-microseconds"),
+    ("external_calls", "external-calls"),
+    ("external_call_microseconds", "external-call-microseconds"),
 ];
 const PERFORMANCE_DERIVED: &[(&str, &str)] = &[
     ("reconcile_seconds", "reconcile_microseconds / 1e6"),
@@ -187,17 +190,17 @@ const SUMS: &[Sums] = &[
         sum [("volume_request_storage_byte_seconds", "volume_request_storage_byte_seconds")] derive []
         from "PersistentvolumeclaimRequestRawDataSourceName" "persistentvolumeclaim-request-raw"
         report "ClusterPersistentvolumeclaimRequestReportName"),
-    Sums { keys: OWNER, sums: METERS, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: OWNER, sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
         ..sums!("custom-resource-usage" by [] sum [] derive [] from "" "" report "CustomResourceUsageReportName") },
-    Sums { keys: &["owner_group", "owner_kind"], sums: METERS, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["owner_group", "owner_kind"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
         ..sums!("kind-usage" by [] sum [] derive [] from "" "" report "KindUsageReportName") },
-    Sums { keys: &["operator"], sums: METERS, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["operator"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
         ..sums!("operator-usage" by [] sum [] derive [] from "" "" report "OperatorUsageReportName") },
-    Sums { keys: &["tenant"], sums: METERS, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["tenant"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
         ..sums!("tenant-usage" by [] sum [] derive [] from "" "" report "TenantUsageReportName") },
-    Sums { keys: &["namespace"], sums: METERS, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["namespace"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
         ..sums!("namespace-usage" by [] sum [] derive [] from "" "" report "NamespaceUsageReportName") },
-    Sums { keys: &["operator", "owner_group", "owner_kind"], sums: PERFORMANCE, derived: PERFORMANCE_DERIVED,
+    Sums { keys: &["operator", "owner_group", "owner_kind"], sums: PERFORMANCE, is_by_meter: true, derived: PERFORMANCE_DERIVED,
         ..sums!("operator-performance" by [] sum [] derive [] from "OperatorRawDataSourceName" "operator-raw"
             where "meter <> 'cache-byte-seconds'" report "OperatorPerformanceReportName") },
     sums!("operator-memory" by ["operator", "detail"]
@@ -229,14 +232,33 @@ impl Sums {
             name: self.name.to_owned(),
             columns: columns(self.keys.iter().copied().chain(names)),
             inputs: inputs([(self.report, InputKind::Report, ""), (input, InputKind::DataSource, source)]),
-            sql: self.sql(input, self.filter, |(_, expression)| expression),
-            rollup: Some((self.report.to_owned(), self.sql(self.report, "", |(name, _)| name))),
+            sql: self.sql(&self.rows(input), |(_, expression)| match self.is_by_meter {
+                true => format!("CASE meter WHEN '{expression}' THEN amount END"),
+                false => (*expression).to_owned(),
+            }),
+            rollup: Some((
+                self.report.to_owned(),
+                self.sql(&format!("\"{}\"", self.report), |(name, _)| (*name).into()),
+            )),
         }
     }
 
-    fn sql(&self, table: &str, filter: &str, read: impl Fn(&(&'static str, &'static str)) -> &'static str) -> String {
+    /// Returns the rows of the source. Those of one meter are added up first, since each row costs a call per column.
+    fn rows(&self, source: &str) -> String {
+        let filter = if self.filter.is_empty() { String::new() } else { format!(" WHERE {}", self.filter) };
+        match self.is_by_meter {
+            true => {
+                let keys = self.keys.join(", ");
+                format!(
+                    "(SELECT {keys}, meter, exact_sum(amount) AS amount FROM \"{source}\"{filter} GROUP BY {keys}, meter)"
+                )
+            }
+            false => format!("\"{source}\"{filter}"),
+        }
+    }
+
+    fn sql(&self, rows: &str, read: impl Fn(&(&'static str, &'static str)) -> String) -> String {
         let keys = self.keys.join(", ");
-        let filter = if filter.is_empty() { String::new() } else { format!("WHERE {filter}") };
         let (grouped, ordered) = match self.keys.is_empty() {
             true => (String::new(), String::new()),
             false => (format!("GROUP BY {keys}"), format!("ORDER BY {keys}")),
@@ -248,7 +270,7 @@ impl Sums {
         let outer: Vec<String> = std::iter::once("*".to_owned()).chain(derived).collect();
         format!(
             "SELECT reporting_start() AS period_start, reporting_end() AS period_end, {}
-             FROM (SELECT {} FROM \"{table}\" {filter} {grouped} HAVING count(*) > 0) {ordered}",
+             FROM (SELECT {} FROM {rows} {grouped} HAVING count(*) > 0) {ordered}",
             outer.join(", "),
             inner.join(", ")
         )
