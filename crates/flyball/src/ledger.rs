@@ -28,7 +28,6 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use ring::{Ring, RingSize};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Limit of reconciles that are kept of each sort: those that wrote or failed, and all others.
 const MAX_RECONCILES: usize = 500;
@@ -95,16 +94,11 @@ impl Ledger {
 
     /// Adds a reconcile that ended.
     pub(crate) fn record(&self, reconcile: ReconcileRecord) {
-        let is_quiet = reconcile.is_quiet();
-        let reconcile = Arc::new(reconcile);
         let mut rings = self.rings.lock();
         rings.sequence += 1;
         let sequence = rings.sequence;
-        let ring = if is_quiet { &mut rings.quiet } else { &mut rings.notable };
-        // Dropped without the lock.
-        let evicted = ring.push(sequence, reconcile);
-        drop(rings);
-        drop(evicted);
+        let ring = if reconcile.is_quiet() { &mut rings.quiet } else { &mut rings.notable };
+        ring.push(sequence, reconcile);
     }
 
     /// Adds a change that a filter dropped.
@@ -116,10 +110,11 @@ impl Ledger {
         filtered.push_back(change);
     }
 
-    /// Returns the reconciles, newest first.
-    pub(crate) fn reconciles(&self) -> Vec<Arc<ReconcileRecord>> {
+    /// Returns the selected reconciles, newest first.
+    pub(crate) fn reconciles(&self, is_selected: impl Fn(&ReconcileRecord) -> bool) -> Vec<ReconcileRecord> {
         let rings = self.rings.lock();
-        let mut all: Vec<_> = rings.notable.iter().chain(rings.quiet.iter()).cloned().collect();
+        let all = rings.notable.iter().chain(rings.quiet.iter());
+        let mut all: Vec<_> = all.filter(|(_, reconcile)| is_selected(reconcile)).cloned().collect();
         drop(rings);
         all.sort_unstable_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         all.into_iter().map(|(_, reconcile)| reconcile).collect()

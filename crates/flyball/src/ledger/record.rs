@@ -17,7 +17,7 @@ pub(crate) const MAX_READS: usize = 16;
 pub(crate) const MAX_WRITES: usize = 32;
 
 /// A reconcile that ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReconcileRecord {
     pub(crate) id: u64,
     pub(crate) key: ObjectKey,
@@ -78,7 +78,7 @@ pub(crate) enum Next {
 }
 
 /// The reads and writes of a reconcile.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses {
     pub(crate) reads: Vec<Read>,
     pub(crate) reads_omitted: u32,

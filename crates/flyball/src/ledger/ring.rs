@@ -2,12 +2,11 @@
 
 use super::ReconcileRecord;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-/// Reconciles with their sequence numbers, oldest first.
+/// Reconciles with their sequence numbers, oldest first. They are stored in place, so that a new one needs no allocation.
 #[derive(Debug)]
 pub(super) struct Ring {
-    reconciles: VecDeque<(u64, Arc<ReconcileRecord>)>,
+    reconciles: VecDeque<(u64, ReconcileRecord)>,
     max_count: usize,
     max_bytes: usize,
     bytes: usize,
@@ -27,21 +26,19 @@ impl Ring {
         Self { reconciles: VecDeque::new(), max_count, max_bytes, bytes: 0, dropped: 0 }
     }
 
-    /// Adds a reconcile, and returns those that were dropped for it.
-    pub(super) fn push(&mut self, sequence: u64, reconcile: Arc<ReconcileRecord>) -> Vec<Arc<ReconcileRecord>> {
-        self.bytes += reconcile.bytes();
-        self.reconciles.push_back((sequence, reconcile));
-        let mut evicted = Vec::new();
-        while self.reconciles.len() > self.max_count || (self.bytes > self.max_bytes && self.reconciles.len() > 1) {
+    /// Adds a reconcile, and drops the oldest ones if there are too many.
+    pub(super) fn push(&mut self, sequence: u64, reconcile: ReconcileRecord) {
+        let bytes = reconcile.bytes();
+        while self.reconciles.len() >= self.max_count || self.bytes + bytes > self.max_bytes {
             let Some((_, oldest)) = self.reconciles.pop_front() else { break };
             self.bytes -= oldest.bytes();
             self.dropped += 1;
-            evicted.push(oldest);
         }
-        evicted
+        self.bytes += bytes;
+        self.reconciles.push_back((sequence, reconcile));
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(u64, Arc<ReconcileRecord>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(u64, ReconcileRecord)> {
         self.reconciles.iter()
     }
 

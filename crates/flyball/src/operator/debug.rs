@@ -169,12 +169,10 @@ impl DebugPages {
 
     fn reconciles(&self, query: &ReconcileQuery) -> Value {
         let encoder = self.encoder();
-        let mut found: Vec<(Arc<ReconcileRecord>, &DebuggedController)> = Vec::new();
+        let mut found: Vec<(ReconcileRecord, &DebuggedController)> = Vec::new();
         for controller in self.controllers.iter().filter(|controller| query.is_of(&controller.name)) {
-            let reconciles = controller.ledger.reconciles().into_iter();
-            found.extend(
-                reconciles.filter(|reconcile| self.matches(query, controller, reconcile)).map(|r| (r, controller)),
-            );
+            let reconciles = controller.ledger.reconciles(|reconcile| self.matches(query, controller, reconcile));
+            found.extend(reconciles.into_iter().map(|reconcile| (reconcile, controller)));
         }
         found.sort_by_key(|(reconcile, _)| std::cmp::Reverse(reconcile.began));
         let omitted = found.len().saturating_sub(query.limit);
@@ -242,9 +240,8 @@ impl DebugPages {
         }
         let filtered = controller.ledger.filtered(key, MAX_FILTERED);
         page["filtered"] = filtered.iter().map(|change| encoder.filtered(change)).collect::<Vec<_>>().into();
-        let last = controller.ledger.reconciles().into_iter().find(|reconcile| reconcile.key == *key);
-        if let Some(last) = last {
-            page["last"] = encoder.reconcile(&controller.name, &controller.kind, &last);
+        if let Some(last) = controller.ledger.reconciles(|reconcile| reconcile.key == *key).first() {
+            page["last"] = encoder.reconcile(&controller.name, &controller.kind, last);
         }
         page
     }
@@ -253,7 +250,7 @@ impl DebugPages {
     fn writes_to(&self, encoder: &Encoder<'_>, query: &ObjectQuery) -> Vec<Value> {
         let mut found: Vec<(Timestamp, Value)> = Vec::new();
         for controller in &self.controllers {
-            for reconcile in controller.ledger.reconciles() {
+            for reconcile in controller.ledger.reconciles(|reconcile| !reconcile.accesses.writes.is_empty()) {
                 for write in &reconcile.accesses.writes {
                     let kind = encoder.kind_of(write.store);
                     if kind.is_some_and(|kind| query.object.matches(kind, &write.object)) {
