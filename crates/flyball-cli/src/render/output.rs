@@ -1,7 +1,7 @@
 //! Answers for programs.
 
 use crate::error::{Result, ResultExt};
-use crate::render::terminal::print_line;
+use crate::render::terminal::{escape_json, print_line};
 use crate::render::yaml;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -29,14 +29,16 @@ impl Output {
     /// Writes one of many values: JSON on a line, YAML as a document.
     pub(crate) fn write_next(self, value: &impl Serialize) -> Result<String> {
         match self {
-            Self::Json => serde_json::to_string(value).context("cannot write JSON"),
+            Self::Json => Ok(escape_json(&serde_json::to_string(value).context("cannot write JSON")?).into_owned()),
             Self::Yaml => Ok(format!("---\n{}", self.write(value)?)),
         }
     }
 
     fn write(self, value: &impl Serialize) -> Result<String> {
         match self {
-            Self::Json => serde_json::to_string_pretty(value).context("cannot write JSON"),
+            Self::Json => {
+                Ok(escape_json(&serde_json::to_string_pretty(value).context("cannot write JSON")?).into_owned())
+            }
             Self::Yaml => {
                 let value = serde_json::to_value(value).context("cannot write YAML")?;
                 Ok(yaml::write(&value).trim_end().to_owned())

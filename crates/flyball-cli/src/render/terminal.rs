@@ -127,6 +127,22 @@ fn is_invisible(char: char) -> bool {
     )
 }
 
+/// Escapes the characters in JSON that could control a terminal; they are parts of strings, whose values stay the same.
+pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
+    let is_escaped = |char: char| char != '\n' && (char.is_control() || is_invisible(char));
+    if !json.contains(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for char in json.chars() {
+        match is_escaped(char) {
+            true => char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}"))),
+            false => escaped.push(char),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 fn escape(text: &str, colors: Colors, is_control: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_control = &is_control;
     if !text.contains(is_control) {
@@ -274,6 +290,11 @@ mod tests {
         check("\u{9b}2J \u{202e}\x7fä", "<9b>2J <202e>^?ä");
         check("\u{200f}\u{61c}\u{2067}\u{feff}\u{2028}", "<200f><61c><2067><feff><2028>");
         check("\u{1f468}\u{200d}\u{1f467} می\u{200c}خواهم", "\u{1f468}\u{200d}\u{1f467} می\u{200c}خواهم");
+        let value = serde_json::json!({"a": "\u{9b}2J\u{202e}\x1b \u{e0020}\n", "b": 1});
+        let json = serde_json::to_string_pretty(&value).expect("JSON");
+        let escaped = escape_json(&json);
+        assert!(!escaped.contains(|char: char| char != '\n' && (char.is_control() || is_invisible(char))), "{escaped}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).expect("JSON"), value);
         assert_eq!(escape_controls("\x1b[31mred", Colors::Escape), "^[[31mred");
     }
 

@@ -132,7 +132,8 @@ pub(super) fn caused_by(recorded: &Recorded, cause: &Cause) -> Step {
         reconcile: Some(reconcile.id.clone()),
         manager: None,
         user: None,
-        claimed_by: None,
+        // The API server can confirm a write, and never its cause.
+        claimed_by: recorded.claimant.as_ref().map(|claimant| claimant.deployment.clone()),
         source: "ledger",
     }
 }

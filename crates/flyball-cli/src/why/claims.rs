@@ -70,12 +70,21 @@ pub(super) fn manages(operator: &str, managers: &[Manager]) -> bool {
 
 /// Returns true if the API server's data agrees with a write of a claimant that may write the object.
 ///
-/// The log of an embedded control plane knows the user of a version. Elsewhere, managed fields contain the last write
-/// of the manager, which is not before the reconcile.
-pub(super) fn is_confirmed(recorded: &Recorded, write: &Write, managers: &[Manager], log: &[LoggedWrite]) -> bool {
-    let Some(claimant) = &recorded.claimant else { return true };
-    if let Some(logged) = log.iter().find(|logged| write.after.as_ref() == Some(&logged.revision)) {
-        return logged.user == claimant.user();
+/// The log of an embedded control plane knows user and manager of a version; it proves nothing about those that it has
+/// dropped. Without a log, managed fields contain the last write of the manager, which is not before the reconcile.
+pub(super) fn is_confirmed(
+    recorded: &Recorded,
+    claimant: &Claimant,
+    write: &Write,
+    managers: &[Manager],
+    log: Option<&[LoggedWrite]>,
+) -> bool {
+    if let Some(log) = log {
+        let logged = log.iter().find(|logged| write.after.as_ref() == Some(&logged.revision));
+        let is_manager = |name: &str| {
+            name.strip_prefix(&recorded.operator).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        return logged.is_some_and(|logged| logged.user == claimant.user() && is_manager(&logged.manager));
     }
     let Some(began) = time(&recorded.reconcile.began) else { return false };
     let is_after = |manager: &&Manager| manager.time.is_some_and(|at| saturating_add(at, TOLERANCE) >= began);
@@ -91,9 +100,9 @@ mod tests {
     #[test]
     fn writes_of_discovered_operators_are_facts_only_if_the_api_server_agrees() {
         let claimant = Claimant { deployment: "team-a/op".into(), namespace: "team-a".into(), account: "robot".into() };
-        let recorded = |claimant: Option<&Claimant>| Recorded {
+        let recorded = Recorded {
             operator: "shop".into(),
-            claimant: claimant.cloned(),
+            claimant: Some(claimant.clone()),
             reconcile: Reconcile { began: "2026-01-01T00:00:10Z".into(), ..Reconcile::default() },
         };
         let manager = |name: &str, second: u32| Manager {
@@ -103,18 +112,28 @@ mod tests {
             time: time(&format!("2026-01-01T00:00:{second:02}Z")),
         };
         let write = Write { after: Some("7".into()), ..Write::default() };
-        let logged = |user: &str| LoggedWrite { revision: "7".into(), user: user.into(), ..LoggedWrite::default() };
-        let check = |managers: &[Manager], log: &[LoggedWrite]| {
-            assert!(is_confirmed(&recorded(None), &write, managers, log), "named operators are witnesses");
-            is_confirmed(&recorded(Some(&claimant)), &write, managers, log)
+        let logged = |revision: &str, user: &str, manager: &str| LoggedWrite {
+            revision: revision.into(),
+            user: user.into(),
+            manager: manager.into(),
+            ..LoggedWrite::default()
         };
-        assert!(!check(&[], &[]) && !check(&[manager("other", 11)], &[]));
-        assert!(check(&[manager("shop", 11)], &[]) && check(&[manager("shop", 10)], &[]));
-        assert!(!check(&[manager("shop", 5)], &[]), "the manager wrote last before the reconcile");
+        let check = |managers: &[Manager], log: Option<&[LoggedWrite]>| {
+            is_confirmed(&recorded, &claimant, &write, managers, log)
+        };
+        assert!(!check(&[], None) && !check(&[manager("other", 11)], None));
+        assert!(check(&[manager("shop", 11)], None) && check(&[manager("shop", 10)], None));
+        assert!(!check(&[manager("shop", 5)], None), "the manager wrote last before the reconcile");
         let status = Manager { subresource: "status".into(), ..manager("shop", 11) };
-        assert!(!check(&[status], &[]), "the manager wrote the status");
-        assert!(!check(&[manager("shop", 11)], &[logged("system:serviceaccount:shop-system:shop")]));
-        assert!(check(&[], &[logged("system:serviceaccount:team-a:robot")]));
+        assert!(!check(&[status], None), "the manager wrote the status");
+        let robot = "system:serviceaccount:team-a:robot";
+        assert!(check(&[], Some(&[logged("7", robot, "shop")])) && check(&[], Some(&[logged("7", robot, "shop/web")])));
+        let others =
+            [("7", "system:serviceaccount:shop-system:shop", "shop"), ("7", robot, "shopping"), ("6", robot, "shop")];
+        for (revision, user, name) in others {
+            let log = [logged(revision, user, name)];
+            assert!(!check(&[manager("shop", 11)], Some(&log)), "{revision} {user} {name}");
+        }
         assert!(manages("shop", &[manager("shop", 5)]) && !manages("shop", &[manager("other", 5)]));
     }
 }

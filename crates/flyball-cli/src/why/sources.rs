@@ -5,7 +5,7 @@ use super::chain::{self, Moment};
 use super::claims::{self, Claimant, Recorded};
 use super::fields::{self, Segment};
 use super::operators::{Operator, OperatorArgs, Operators};
-use super::page::{LoggedWrite, Object, ObjectPage, WriteLog, time};
+use super::page::{LoggedWrite, Object, ObjectPage, Reconcile, WriteLog, time};
 use super::reasons::{Reasons, waits};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
@@ -16,6 +16,7 @@ use http::Request;
 use kube::Client;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 
 /// Limit of the steps of a chain.
 const MAX_STEPS: usize = 32;
@@ -162,24 +163,33 @@ impl Investigation<'_> {
         let (managers, log) = (fields::managers(live, None), self.logged_writes(object).await);
         let mut allowed: BTreeMap<(Claimant, String), bool> = BTreeMap::new();
         let (mut facts, mut claims) = (Vec::new(), Vec::new());
-        for recorded in all {
-            let mut is_fact = recorded.claimant.is_none();
-            for write in recorded.reconcile.writes.iter().filter(|write| write.object.is_same(object)) {
-                let Some(claimant) = &recorded.claimant else { break };
-                if is_fact || !claims::is_confirmed(&recorded, write, &managers, &log) {
-                    continue;
-                }
+        for mut recorded in all {
+            let Some(claimant) = recorded.claimant.clone() else {
+                facts.push(recorded);
+                continue;
+            };
+            let (mut confirmed, mut others) = (Vec::new(), Vec::new());
+            for write in take(&mut recorded.reconcile.writes) {
+                let is_possible = write.object.is_same(object)
+                    && claims::is_confirmed(&recorded, &claimant, &write, &managers, log.as_deref());
                 let key = (claimant.clone(), write.subresource.clone());
-                is_fact = match allowed.get(&key) {
-                    Some(known) => *known,
-                    None => {
-                        let may = self.may_write(claimant, object, &write.subresource).await;
-                        allowed.insert(key, may);
-                        may
-                    }
-                };
+                let is_fact = is_possible
+                    && match allowed.get(&key) {
+                        Some(known) => *known,
+                        None => {
+                            let may = self.may_write(&claimant, object, &write.subresource).await;
+                            *allowed.entry(key).or_insert(may)
+                        }
+                    };
+                if is_fact { confirmed.push(write) } else { others.push(write) }
             }
-            if is_fact { facts.push(recorded) } else { claims.push(recorded) }
+            // One confirmed write proves nothing about the others.
+            if !confirmed.is_empty() {
+                let reconcile = Reconcile { writes: confirmed, ..recorded.reconcile.clone() };
+                facts.push(Recorded { reconcile, ..recorded.clone() });
+            }
+            recorded.reconcile.writes = others;
+            claims.push(recorded);
         }
         (facts, claims)
     }
@@ -230,7 +240,7 @@ impl Investigation<'_> {
         let owner = owners.iter().find(|owner| owner["controller"] == true).or_else(|| owners.first());
         let owner = owner.filter(|_| !is_person);
         let kind = if owner.is_some() { StepKind::Write } else { StepKind::Origin };
-        let writes = self.logged_writes(object).await;
+        let writes = self.logged_writes(object).await.unwrap_or_default();
         let step = match chain::logged_write(&writes, manager, moment) {
             Some(write) => Some(chain::logged(object, write, kind)),
             None => manager.map(|manager| chain::managed(object, manager, kind)),
@@ -254,16 +264,16 @@ impl Investigation<'_> {
     }
 
     /// Returns the writes of an object with their users, newest first. Embedded control planes keep them, for
-    /// administrators.
-    async fn logged_writes(&self, object: &Object) -> Vec<LoggedWrite> {
-        let Some(kind) = self.kinds.of(&object.api_version(), &object.kind) else { return Vec::new() };
+    /// administrators; `None` on other clusters.
+    async fn logged_writes(&self, object: &Object) -> Option<Vec<LoggedWrite>> {
+        let kind = self.kinds.of(&object.api_version(), &object.kind)?;
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.append_pair("group", &object.group).append_pair("resource", &kind.plural);
         query
             .append_pair("name", &object.name)
             .append_pair("namespace", object.namespace.as_deref().unwrap_or_default());
-        let page = get(self.client, &format!("/debug/api/writes?{}", query.finish())).await.unwrap_or_default();
-        serde_json::from_value::<WriteLog>(page).unwrap_or_default().writes
+        let page = get(self.client, &format!("/debug/api/writes?{}", query.finish())).await.ok()?;
+        serde_json::from_value::<WriteLog>(page).ok().map(|log| log.writes)
     }
 
     /// Reads an object; one that was deleted, or may not be read, ends the chain.

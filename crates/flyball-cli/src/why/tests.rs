@@ -178,7 +178,8 @@ async fn discovered_operators_are_witnesses_only_if_the_api_server_agrees() {
     assert_eq!(steps("", "shop-operator").await, refuted);
     assert_eq!(steps("system:serviceaccount:shop:op", "shop-operator").await, refuted);
     assert_eq!(steps(OPERATOR, "kubectl").await, refuted);
-    assert_eq!(steps(OPERATOR, "shop-operator").await, [("ledger", None), ("ledger", None)]);
+    let write = ("ledger", None);
+    assert_eq!(steps(OPERATOR, "shop-operator").await, [write, ("ledger", Some("team-a/op".to_owned()))]);
 
     let cluster = Cluster { manager: "shop-operator", ..Cluster::default() };
     let answer = cluster.investigate(&[], &Question::Not).await;

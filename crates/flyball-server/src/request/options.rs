@@ -115,12 +115,26 @@ fn check_manager(manager: &str) -> Vec<FieldError> {
         errors.push(FieldError::too_long("fieldManager", 128));
     }
     for (at, c) in manager.char_indices() {
-        if c.is_control() {
+        if !is_printable(c) {
             let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
             errors.push(FieldError::invalid("fieldManager", manager, detail));
         }
     }
     errors
+}
+
+/// Returns true for characters that Go's `unicode.IsPrint` accepts, except unassigned ones: no controls, no spaces other
+/// than U+0020, and no characters that separate lines, format text, or are private.
+fn is_printable(c: char) -> bool {
+    let is_format = matches!(
+        c,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+            | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}'..='\u{e007f}'
+    );
+    let is_private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
+    c == ' ' || !(c.is_control() || c.is_whitespace() || is_format || is_private)
 }
 
 /// The fate of the objects that a deleted object owns.
@@ -369,7 +383,11 @@ mod tests {
             write("force=true&fieldManager=a", Write::Patch)
                 .ends_with("force: Forbidden: may not be specified for non-apply patch")
         );
-        assert!(write("fieldManager=a%01b", Write::Update).ends_with("invalid character U+0001 (at position 1)"));
+        for (text, character) in [("%01", "0001"), ("%c2%9b", "009B"), ("%e2%80%ae", "202E"), ("%c2%a0", "00A0")] {
+            let message = write(&format!("fieldManager=a{text}b"), Write::Update);
+            assert!(message.ends_with(&format!("invalid character U+{character} (at position 1)")), "{message}");
+        }
+        assert!(check_manager("ä b").is_empty());
         let list = |query: &str, watch| message(ListOptions::read(&Query::parse(query), watch));
         assert_eq!(list("limit=x", false), "strconv.ParseInt: parsing \"x\": invalid syntax");
         assert!(
