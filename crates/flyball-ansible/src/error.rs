@@ -22,6 +22,14 @@ pub enum Error {
         /// The problem and the remedy.
         problem: String,
     },
+    /// A file, or a value in it, cannot be decrypted.
+    #[error("{}: {problem}", path.display())]
+    Vault {
+        /// Path of the file.
+        path: PathBuf,
+        /// The problem and the remedy.
+        problem: String,
+    },
     /// An entry of a `watches.yaml` is invalid.
     #[error("{}: entry {entry}{}: {problem}", path.display(), of(field))]
     Entry {
@@ -65,6 +73,15 @@ impl Error {
 
     pub(crate) fn file(path: &Path, problem: impl fmt::Display) -> Self {
         Self::File { path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    pub(crate) fn vault(path: &Path, problem: impl fmt::Display) -> Self {
+        Self::Vault { path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    /// Returns true if a file cannot be decrypted.
+    pub(crate) fn is_vault(&self) -> bool {
+        matches!(self, Self::Vault { .. })
     }
 
     pub(crate) fn task(path: &Path, task: &str, problem: impl fmt::Display) -> Self {

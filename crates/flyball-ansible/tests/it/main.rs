@@ -4,6 +4,7 @@
 mod ansible;
 mod architecture;
 mod deletions;
+mod expressions;
 mod failures;
 mod features;
 mod isolation;
