@@ -108,9 +108,9 @@ impl Error {
     }
 
     /// Returns the error of a role that only `ansible-playbook` could run, if it is not installed.
-    pub(crate) fn without_ansible(mut self) -> Self {
+    pub(crate) fn without_ansible(mut self, command: &str) -> Self {
         if let Self::Task { problem, feature: Some(feature), .. } = &mut self {
-            *problem = format!("{feature} needs ansible-playbook, which is not on the PATH");
+            *problem = format!("{feature} needs ansible-playbook, which is not on the PATH: {command}");
         }
         self
     }

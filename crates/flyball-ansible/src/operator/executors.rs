@@ -1,6 +1,6 @@
 //! Selects and creates the executors of the entries of a `watches.yaml`.
 
-use crate::ansible::{AnsiblePlaybook, Start, Workers};
+use crate::ansible::{AnsiblePlaybook, INSTALL, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute, Refused};
 use crate::memory::PROCESS_BYTES;
@@ -129,8 +129,9 @@ impl Executors<'_> {
         let (file, kind, workers) = (self.watches.path.clone(), watch.gvk.kind.clone(), self.workers.clone());
         let make = move || -> Result<Box<dyn Execute>> {
             let Some(program) = AnsiblePlaybook::find() else {
-                let missing = "ansible-playbook not found in PATH: install ansible-core, or use the built-in executor";
-                return Err(rejection.map_or_else(|| Error::file(&file, missing), Error::without_ansible));
+                let missing = format!("ansible-playbook not found in PATH: install it with: {INSTALL}");
+                let missing = || Error::file(&file, missing + ", or use the built-in executor");
+                return Err(rejection.map_or_else(missing, |error| error.without_ansible(INSTALL)));
             };
             let workers = || workers.get_or_init(|| Workers::of(&program).map(Arc::new)).clone();
             let reason = rejection.as_ref().map(Error::reason).unwrap_or_default();
@@ -191,7 +192,7 @@ pub fn ansible_requirements(watches: &Watches, executor: Executor) -> Vec<Ansibl
                 Executor::BuiltIn => continue,
                 Executor::Auto => match load(runs, folder, &watch.vault, !watch.services.is_empty()) {
                     Ok(_) => continue,
-                    Err(error) => error.without_ansible(),
+                    Err(error) => error.without_ansible(INSTALL),
                 },
                 Executor::Worker | Executor::AnsiblePlaybook => {
                     Error::file(&watches.path, format_args!("{}: its executor needs ansible-playbook", watch.gvk.kind))

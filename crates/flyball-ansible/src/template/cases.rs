@@ -471,6 +471,7 @@ fn nesting_overflows_no_small_stack() {
     let nested = |depth: usize| format!("{{{{ {}1{} }}}}", "abs(".repeat(depth), ")".repeat(depth));
     let check = move || {
         for depth in [10, 100, 140, 150, 200, 400] {
+            let _ = scope().render_text(&format!("{{{{ {}1 % 2{} }}}}", "(".repeat(depth), ")".repeat(depth)));
             let text = nested(depth);
             let _ = (check_text(&text), scope().render_text(&text), check_expression(&text));
         }

@@ -11,7 +11,7 @@ use super::{ENGINE, FUNCTIONS, sole_expression};
 use minijinja::context;
 use std::collections::BTreeSet;
 
-const REMEDY: &str = "use another one, or install ansible-playbook";
+const REMEDY: &str = "use another one, or install ansible-playbook (pip install ansible-core kubernetes)";
 
 /// Words of expressions that may precede parentheses.
 const WORDS: [&str; 19] = [

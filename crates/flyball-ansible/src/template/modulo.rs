@@ -4,7 +4,7 @@
 //! both operands of `%` include their filters. Only text in expressions is replaced, never within quotes, and no line
 //! break is added or removed.
 
-use super::syntax::{MAX_OPERATORS, opening, section};
+use super::syntax::{MAX_OPERATORS, opening, section, with_parser_stack};
 use super::{BYTES_PER_FUEL, Quotes, format, reject};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Rest, Value, ValueKind};
@@ -60,7 +60,7 @@ pub(super) fn with_modulo(text: &str) -> Cow<'_, str> {
         // The depth of nesting is within the number of operators.
         let is_closed = close == "}}" || close == "%}";
         match is_closed && expression.contains('%') && operators <= MAX_OPERATORS && !is_raw {
-            true => out.push_str(&Rewriter { text: expression, at: 0 }.level()),
+            true => out.push_str(&replaced(expression)),
             false => out.push_str(expression),
         }
         out.push_str(close);
@@ -74,7 +74,15 @@ pub(super) fn expression_with_modulo(expression: &str) -> Cow<'_, str> {
     if !expression.contains('%') || section(expression).1 > MAX_OPERATORS {
         return expression.into();
     }
-    Rewriter { text: expression, at: 0 }.level().into()
+    replaced(expression).into()
+}
+
+fn replaced(expression: &str) -> String {
+    let mut rewriter = Rewriter { text: expression, at: 0 };
+    // The nesting is limited as for the parser.
+    let out = with_parser_stack(|| rewriter.level());
+    // An unexpected bracket is an error of the parser.
+    out + rewriter.rest()
 }
 
 /// Copies an expression, and replaces operators.
@@ -292,6 +300,8 @@ mod tests {
         check("a % b % c", "a|%%(b)|%%(c)");
         check("{'a': '%s' % b}", "{'a': '%s'|%%(b)}");
         check("a %\n b", "a|%%(\n b)");
+        check("a } % b", "a } % b");
+        check("a % b) % c", "a|%%(b)) % c");
         for broken in ["a %", "% a", "a % (b", "a % 'b", "a % % b", "%", "é % ü", "a % ]"] {
             let _ = expression_with_modulo(broken);
         }

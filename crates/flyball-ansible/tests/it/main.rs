@@ -12,6 +12,7 @@ mod memcached;
 #[expect(dead_code, reason = "these tests use only a part of it")]
 #[path = "../tenant/payloads.rs"]
 mod payloads;
+mod presets;
 mod project;
 mod rights;
 mod role_metrics;
