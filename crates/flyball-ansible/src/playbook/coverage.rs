@@ -314,8 +314,12 @@ impl<'p> Survey<'p> {
             return Ok(());
         }
         let text = yaml::read_text(file, &self.loader.vault)?;
-        // The folder may contain other files, such as definitions of objects.
-        if let [tasks] = yaml::read_documents(file, &self.loader.vault)?.as_slice()
+        // The folder may contain other files, such as definitions of objects, which may be templates.
+        let documents = match yaml::read_documents(file, &self.loader.vault) {
+            Err(_) if !is_list(&text) && file.file_stem().is_none_or(|name| name != "main") => return Ok(()),
+            documents => documents?,
+        };
+        if let [tasks] = documents.as_slice()
             && tasks.as_array().is_some_and(|tasks| tasks.iter().all(Value::is_object))
         {
             self.tasks(tasks, Some(&Lines::of(&text)), file);
@@ -455,6 +459,12 @@ fn named(name: MissingName) -> (GapKind, String) {
         MissingName::Function(name) => (GapKind::Function, name),
         MissingName::Variable(name) => (GapKind::Variable, name),
     }
+}
+
+/// Returns true if a text, which need not be valid, is a list.
+fn is_list(text: &str) -> bool {
+    let is_content = |line: &&str| !line.trim().is_empty() && !line.starts_with(['#', '%']) && !line.starts_with("---");
+    text.lines().find(is_content).is_some_and(|line| line.trim_start().starts_with('-'))
 }
 
 /// Returns the problem of a file or task, without its place.

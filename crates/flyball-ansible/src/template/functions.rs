@@ -51,6 +51,28 @@ pub(super) fn add(env: &mut Environment<'static>) {
     });
 }
 
+/// Calls a method of Python's strings that the engine lacks; `None` if it is another one.
+fn text_method(text: &str, method: &str, arguments: &[Value]) -> Option<Result<Value, Error>> {
+    let argument = arguments.first().and_then(Value::as_str);
+    let parts = |(before, separator, after): (&str, &str, &str)| {
+        Value::from([before, separator, after].map(Value::from).into_iter().collect::<Vec<_>>())
+    };
+    Some(match (method, argument) {
+        ("partition" | "rpartition", Some("")) => Err(reject(format!("{method}: empty separator"))),
+        ("partition", Some(separator)) => {
+            let split = text.split_once(separator);
+            Ok(parts(split.map_or((text, "", ""), |(before, after)| (before, separator, after))))
+        }
+        ("rpartition", Some(separator)) => {
+            let split = text.rsplit_once(separator);
+            Ok(parts(split.map_or(("", "", text), |(before, after)| (before, separator, after))))
+        }
+        ("removeprefix", Some(prefix)) => Ok(text.strip_prefix(prefix).unwrap_or(text).into()),
+        ("removesuffix", Some(suffix)) => Ok(text.strip_suffix(suffix).unwrap_or(text).into()),
+        _ => return None,
+    })
+}
+
 /// Charges fuel for a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<serde_json::Value, Error> {
     weigh(state, value)?;
@@ -80,6 +102,9 @@ pub(super) fn method(
         _ => {}
     }
     if let Some(result) = time::method(value, method, arguments) {
+        return result;
+    }
+    if let Some(result) = value.as_str().and_then(|text| text_method(text, method, arguments)) {
         return result;
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)

@@ -40,7 +40,7 @@ const WORDS: [&str; 19] = [
 const LOCAL_FUNCTIONS: [&str; 4] = ["caller", "loop", "self", "super"];
 
 /// Methods of strings, lists, maps, loops and times.
-const METHODS: [&str; 34] = [
+const METHODS: [&str; 38] = [
     "capitalize",
     "changed",
     "count",
@@ -63,8 +63,12 @@ const METHODS: [&str; 34] = [
     "keys",
     "lower",
     "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
     "replace",
     "rfind",
+    "rpartition",
     "rstrip",
     "split",
     "splitlines",

@@ -186,6 +186,14 @@ fn supported_names_are_not_reported() {
 }
 
 #[test]
+fn templates_beside_task_files_are_no_tasks() {
+    let template = "---\nkind: ConfigMap\nmetadata:\n  name: {{ name }}\n---\nkind: Secret\n";
+    let files = [("roles/a/tasks/main.yml", "- debug:\n"), ("roles/a/tasks/objects.yml", template)];
+    let found = flyball_ansible::coverage(Project::new("templates-beside", &files).folder()).unwrap();
+    assert_eq!((found.tasks, found.built_in), (1, 1));
+}
+
+#[test]
 fn invalid_yaml_is_an_error_with_file_and_line() {
     for file in ["roles/a/tasks/main.yml", "roles/a/tasks/more.yml", "roles/a/vars/main.yml", "play.yml"] {
         let project =
