@@ -34,13 +34,13 @@ pub(crate) fn with_remedy(message: String, project: &Path) -> String {
 
 fn remedy(message: &str, project: &Path) -> Option<String> {
     let collections = OF_COLLECTIONS.into_iter().flat_map(|before| named(message, before, '\''));
-    let collection = collections.filter_map(|name| {
+    let mut collections = collections.filter_map(|name| {
         let (collection, _) = name.rsplit_once('.')?;
         // Ansible has this one itself.
         (collection.contains('.') && collection != "ansible.builtin" && collection != "ansible.legacy")
             .then_some(collection)
     });
-    if let Some(name) = collection.filter(|name| is_name(name)).next() {
+    if let Some(name) = collections.find(|name| is_name(name)) {
         // Roles in collections have the name of the collection and their own.
         let parts: Vec<&str> = name.splitn(3, '.').take(2).collect();
         return Some(collections_command(project, &parts.join(".")));

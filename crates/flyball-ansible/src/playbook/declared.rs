@@ -281,7 +281,9 @@ impl<'p> Walker<'p> {
                         .presets
                         .extend(fields.get("vars").and_then(Value::as_object).into_iter().flat_map(Map::keys).cloned());
                     let others = fields.iter().filter(|(key, _)| key.as_str() != "vars");
-                    return others.map(|(key, value)| self.field(key, value, &args, around, depth)).collect();
+                    return others
+                        .into_iter()
+                        .try_for_each(|(key, value)| self.field(key, value, &args, around, depth));
                 }
                 fields.iter().try_for_each(|(key, value)| self.field(key, value, &args, around, depth))
             }

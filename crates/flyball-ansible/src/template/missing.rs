@@ -332,9 +332,8 @@ fn version_option(test: &str, arguments: &[Token<'_>]) -> Option<MissingName> {
 
 /// Returns the lookup with these arguments if it is unsupported.
 fn missing_lookup(arguments: &[Token<'_>]) -> Option<MissingName> {
-    let Some(Token::Text(kind)) = arguments.first() else {
-        return Some(MissingName::Lookup("with a computed name".to_owned()));
-    };
+    // A name in a variable is checked when it is evaluated.
+    let Some(Token::Text(kind)) = arguments.first() else { return None };
     let term = arguments.get(2).filter(|_| arguments.get(1) == Some(&Token::Sign(',')));
     let is_supported_here = match (short(kind), term) {
         ("pipe", Some(Token::Text(command))) => date_format(command).is_some(),

@@ -398,6 +398,9 @@ async fn encrypted_files_concern_only_roles_that_use_them() {
             ("roles/c/vars/main.yml", LOCKED),
         ],
     );
+    let watches = flyball_ansible::Watches::read(project.folder().join("watches.yaml")).unwrap();
+    let requirements = flyball_ansible::ansible_requirements(&watches, flyball_ansible::Executor::Auto);
+    assert!(requirements.is_empty(), "{requirements:?}");
     let test = test_of(&project).await;
     test.apply(SHOP).await;
     test.apply("{apiVersion: shop.example.com/v1, kind: Stand, metadata: {name: corner}, spec: {}}").await;
