@@ -9,6 +9,7 @@ mod directory;
 mod events;
 mod process;
 mod proxy;
+mod setup;
 mod target;
 mod work_dir;
 mod worker;
@@ -20,6 +21,7 @@ use directory::{RunDirectory, environment};
 use events::Events;
 use process::Group;
 use ring::rand::SecureRandom as _;
+use setup::with_remedy;
 use std::collections::BTreeSet;
 use std::env;
 use std::io;
@@ -30,6 +32,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReade
 use tokio::process::Command;
 use worker::Fork;
 
+pub(crate) use setup::INSTALL;
 pub(crate) use worker::Workers;
 
 const PROGRAM: &str = "ansible-playbook";
@@ -109,8 +112,15 @@ impl AnsiblePlaybook {
     pub(crate) async fn run(&self, job: Job<'_>) -> Outcome {
         let _share = self.shares.acquire_when_released(job.cx.key().namespace()).await;
         match self.events(&job).await {
-            Ok(events) => events.outcome(),
+            Ok(events) => {
+                let mut outcome = events.outcome();
+                if let Some(failure) = &mut outcome.failure {
+                    failure.message = with_remedy(std::mem::take(&mut failure.message), &self.project);
+                }
+                outcome
+            }
             Err(problem) => {
+                let problem = with_remedy(problem, &self.project);
                 let task = self.program.display().to_string();
                 Outcome {
                     failures: 1,

@@ -22,6 +22,14 @@ pub enum Error {
         /// The problem and the remedy.
         problem: String,
     },
+    /// A file, or a value in it, cannot be decrypted.
+    #[error("{}: {problem}", path.display())]
+    Vault {
+        /// Path of the file.
+        path: PathBuf,
+        /// The problem and the remedy.
+        problem: String,
+    },
     /// An entry of a `watches.yaml` is invalid.
     #[error("{}: entry {entry}{}: {problem}", path.display(), of(field))]
     Entry {
@@ -67,6 +75,15 @@ impl Error {
         Self::File { path: path.to_owned(), problem: problem.to_string() }
     }
 
+    pub(crate) fn vault(path: &Path, problem: impl fmt::Display) -> Self {
+        Self::Vault { path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    /// Returns true if a file cannot be decrypted.
+    pub(crate) fn is_vault(&self) -> bool {
+        matches!(self, Self::Vault { .. })
+    }
+
     pub(crate) fn task(path: &Path, task: &str, problem: impl fmt::Display) -> Self {
         let (path, task, problem) = (path.to_owned(), task.to_owned(), problem.to_string());
         Self::Task { path, line: 0, task, problem, feature: None }
@@ -91,9 +108,9 @@ impl Error {
     }
 
     /// Returns the error of a role that only `ansible-playbook` could run, if it is not installed.
-    pub(crate) fn without_ansible(mut self) -> Self {
+    pub(crate) fn without_ansible(mut self, command: &str) -> Self {
         if let Self::Task { problem, feature: Some(feature), .. } = &mut self {
-            *problem = format!("{feature} needs ansible-playbook, which is not on the PATH");
+            *problem = format!("{feature} needs ansible-playbook, which is not on the PATH: {command}");
         }
         self
     }

@@ -1,7 +1,7 @@
 //! The executors of roles and playbooks.
 
 use crate::ansible::{AnsiblePlaybook, Start};
-use crate::job::{Job, Outcome};
+use crate::job::{Job, Outcome, TaskError};
 use crate::memory;
 use crate::offload::Slots;
 use crate::playbook::Playbook;
@@ -48,6 +48,23 @@ impl Execute for BuiltIn {
             run::run(&playbook, &shares, &memory, job).await
         };
         slots.run(run.boxed()).boxed()
+    }
+
+    fn memory(&self, json: &str) -> usize {
+        memory::of_built_in(json)
+    }
+}
+
+/// Fails each run for a reason that only a change of the project removes.
+pub(crate) struct Refused {
+    pub(crate) reason: String,
+}
+
+impl Execute for Refused {
+    fn execute<'r>(&'r self, _: Job<'r>) -> BoxFuture<'r, Outcome> {
+        let failure =
+            TaskError { task: "of the entry in watches.yaml".to_owned(), ..TaskError::rejected(&*self.reason) };
+        async move { Outcome { failures: 1, failure: Some(failure), ..Outcome::default() } }.boxed()
     }
 
     fn memory(&self, json: &str) -> usize {

@@ -41,92 +41,21 @@ const MAGIC_PREFIXES: [&str; 3] = ["ansible", "become", "discovered"];
 /// Prefixes of names that Ansible may set in some release; a role may use them as inputs if it declares them.
 const RESERVED_PREFIXES: [&str; 4] = ["delegate", "inventory", "play", "role"];
 
-/// Keywords of plays and tasks, and template functions: `ansible.vars.reserved` lists them. A role that uses one of
-/// them as an input declares it in its defaults.
-const RESERVED: [&str; 75] = [
-    "action",
-    "always",
-    "any_errors_fatal",
-    "args",
-    "async",
-    "async_val",
-    "become",
-    "block",
-    "changed_when",
-    "check_mode",
-    "collections",
-    "connection",
-    "cycler",
-    "debugger",
-    "delay",
-    "delegate_facts",
-    "delegate_to",
-    "dict",
-    "diff",
-    "environment",
-    "fact_path",
-    "failed_when",
-    "force_handlers",
-    "gather_facts",
-    "gather_subset",
-    "gather_timeout",
-    "handlers",
-    "hosts",
-    "ignore_errors",
-    "ignore_unreachable",
-    "include",
-    "include_role",
-    "include_tasks",
-    "joiner",
-    "lipsum",
-    "local_action",
-    "lookup",
-    "loop",
-    "loop_control",
-    "loop_with",
-    "max_fail_percentage",
-    "module_defaults",
-    "name",
-    "namespace",
-    "no_log",
-    "notify",
-    "now",
-    "order",
-    "password",
-    "poll",
-    "port",
-    "post_tasks",
-    "pre_tasks",
-    "q",
-    "query",
-    "range",
-    "register",
-    "remote_addr",
-    "remote_user",
-    "rescue",
-    "retries",
-    "roles",
-    "run_once",
-    "serial",
-    "shell",
-    "strategy",
-    "tags",
-    "tasks",
-    "throttle",
-    "timeout",
-    "until",
-    "vars_files",
-    "vars_prompt",
-    "when",
-    "with_",
-];
+/// Functions of templates, and `environment`, which Ansible sets for each task. A role that uses one of them as an
+/// input declares it in its defaults.
+///
+/// Other names of `ansible.vars.reserved` are keywords of plays and tasks, such as `no_log` and `timeout`. Ansible
+/// warns of variables with these names, but no part of it reads them: they have only the meaning that the role gives
+/// them.
+const RESERVED: [&str; 11] =
+    ["cycler", "dict", "environment", "joiner", "lipsum", "lookup", "namespace", "now", "q", "query", "range"];
 
 /// Reason why a field does not become a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Ansible interprets it.
     Magic,
-    /// The name is a keyword of Ansible, and not declared in the role's defaults.
+    /// The name has a meaning in templates or in some release of Ansible, and is not declared in the role's defaults.
     Reserved,
     /// The operator sets it.
     Operator,
@@ -142,7 +71,7 @@ impl Reason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Magic => "reserved by Ansible",
-            Self::Reserved => "a keyword of Ansible, and not in the role's defaults",
+            Self::Reserved => "a function or variable of Ansible, and not in the role's defaults",
             Self::Operator => "set by the operator",
             Self::Role => "set by the role, and not in its defaults",
             Self::NotAName => "not a variable name",
@@ -289,11 +218,22 @@ mod tests {
     }
 
     #[test]
-    fn defaults_allow_keywords_as_inputs() {
+    fn keywords_without_meaning_as_a_variable_are_inputs() {
+        for name in ["no_log", "noLog", "timeout", "tags", "port", "retries", "when", "hosts", "name", "serial"] {
+            assert_eq!(Names::default().rejection(name, &snake(name)), None, "{name}");
+        }
+        for name in ["now", "query", "range", "environment", "becomeUser", "delegate_to", "vars", "playbook_dir"] {
+            assert!(Names::default().rejection(name, &snake(name)).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn defaults_allow_reserved_names_as_inputs() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let names = Names { inputs: set(&["port", "ansible_port"]), own: set(&["result"]), allowed: BTreeSet::new() };
         assert_eq!(names.rejection("port", "port"), None);
-        assert_eq!(names.rejection("timeout", "timeout"), Some(Reason::Reserved));
+        assert_eq!(names.rejection("lookup", "lookup"), Some(Reason::Reserved));
+        assert_eq!(names.rejection("roleName2", "role_name2"), Some(Reason::Reserved));
         assert_eq!(names.rejection("ansiblePort", "ansible_port"), Some(Reason::Magic));
         assert_eq!(names.rejection("result", "result"), Some(Reason::Role));
         let names = Names { allowed: set(&["result", "ansible_port", "meta"]), ..names };

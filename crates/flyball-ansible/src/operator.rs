@@ -1,29 +1,33 @@
 //! Creates an operator from a `watches.yaml`.
 
+mod executors;
+
+pub use executors::{AnsibleRequirement, ansible_requirements};
+
 use crate::access::{PRIMARY, PRIMARY_TYPE};
-use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
-use crate::executor::{BuiltIn, Execute};
-use crate::memory::{MAX_RUN_BYTES, PROCESS_BYTES, RESERVED_BYTES};
+use crate::memory::{MAX_RUN_BYTES, RESERVED_BYTES};
 use crate::metrics::{Metrics, PostedMetrics, check_name, serve};
 use crate::names::Names;
 use crate::offload::Slots;
-use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
+use crate::playbook::Kinds;
 use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
-use crate::shares::Shares;
+use crate::snake::snake;
 use crate::template::walk;
 use crate::vault::Vault;
-use crate::watches::{Executor, Runs, Watch, Watches};
+use crate::watches::{Executor, Watch, Watches};
 use crate::yaml;
+use executors::{EntryRuns, Executors};
 use flyball::{Cache, Controller, Kind, MemoryBudget, ObjectKey, Operator, Predicate, Task};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionSpec,
+};
 use kube::core::DynamicObject;
-use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -45,7 +49,8 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 ///
 /// If a role, playbook or CRD cannot be read; with [`Executor::BuiltIn`], if a task uses a module, an argument or a
 /// keyword, or a template uses a filter, that it does not support. The error contains file and task. A missing
-/// `ansible-playbook` is an error when the operator runs: it can be described without.
+/// `ansible-playbook` is an error when the operator runs: it can be described without. If files of one entry cannot be
+/// decrypted, its runs fail, unless there is no other entry.
 pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.directory())?;
     let name = name(watches.directory());
@@ -61,9 +66,16 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let of_roles = metrics.of_roles.clone();
     operator = operator.metrics(|registry| metrics.register(registry));
     let mut posted = BTreeSet::new();
-    for watch in &watches.entries {
+    let all: Vec<_> = watches.entries.iter().map(|watch| executors.create_all(watch)).collect();
+    let any_runs = all.iter().any(Result::is_ok);
+    for (watch, runs) in watches.entries.iter().zip(all) {
+        let runs = match runs {
+            // Only this entry needs what is encrypted.
+            Err(error) if error.is_vault() && any_runs => EntryRuns::refused(watch, &error),
+            runs => runs?,
+        };
         let ControllerParts { kind, controller, cache, posted_metrics } =
-            controller(watch, &executors, &definitions, &name)?;
+            controller(watch, runs, &executors, &definitions, &name)?;
         posted.extend(posted_metrics);
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
         let controller = match watches.entries.iter().filter(namesake).count() {
@@ -111,13 +123,14 @@ struct ControllerParts {
 
 fn controller(
     watch: &Watch,
+    runs: EntryRuns,
     executors: &Executors<'_>,
     definitions: &[CustomResourceDefinition],
     name: &str,
 ) -> Result<ControllerParts> {
     let defaults = &executors.watches.defaults;
-    let workers = watch.concurrency.unwrap_or(defaults.max_concurrent_reconciles.get());
-    let EntryRuns { main, finalizer, kinds, declared, process_bytes } = executors.create_all(watch, workers)?;
+    let workers = executors.workers_of(watch);
+    let EntryRuns { main, finalizer, kinds, declared, process_bytes } = runs;
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
     let created = kinds.created.iter().map(defined).collect();
@@ -128,11 +141,12 @@ fn controller(
         log_events: watch.log_events.or(Some(defaults.log_events)),
         ..watch.clone()
     };
+    let own = declared.own(&declared_fields(watch, definitions));
     let posted_metrics = if process_bytes > 0 { declared.metrics } else { BTreeSet::new() };
     posted_metrics.iter().try_for_each(|metric| check_name(metric)).map_err(|problem| {
         Error::file(&executors.watches.path, format_args!("{}: osdk_metric: {problem}", watch.gvk.kind))
     })?;
-    let names = Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() };
+    let names = Names { inputs: declared.inputs, own, allowed: watch.allow_variables.clone() };
     let (of, used, manager) = (kind.clone(), kinds.clone(), format!("{name}-patch"));
     let (slots, metrics) = (executors.slots.clone(), executors.metrics.of(&watch.gvk));
     let role_metrics = executors.metrics.of_roles.clone();
@@ -163,6 +177,18 @@ fn controller(
     Ok(ControllerParts { kind, controller, cache, posted_metrics })
 }
 
+/// Returns the variables of the fields that the CRD of a kind declares in its `spec`.
+fn declared_fields(watch: &Watch, definitions: &[CustomResourceDefinition]) -> BTreeSet<String> {
+    let is_own =
+        |spec: &&CustomResourceDefinitionSpec| *spec.group == *watch.gvk.group && *spec.names.kind == *watch.gvk.kind;
+    let versions = definitions.iter().map(|definition| &definition.spec).filter(is_own).flat_map(|spec| &spec.versions);
+    let schemas = versions.filter(|version| *version.name == *watch.gvk.version).filter_map(|version| {
+        version.schema.as_ref()?.open_api_v3_schema.as_ref()?.properties.as_ref()?.get("spec")?.properties.as_ref()
+    });
+    let named = |field: &String| if watch.snake_case { snake(field) } else { field.clone() };
+    schemas.flat_map(|fields| fields.keys()).map(named).collect()
+}
+
 /// Declares the kinds that the role or playbook creates and reads.
 fn declare_watches(
     mut controller: Controller<Roles>,
@@ -187,183 +213,6 @@ fn declare_watches(
         controller = controller.dynamic(read).reads();
     }
     controller
-}
-
-/// The shares of the workers of one controller.
-struct ControllerShares {
-    waiting: Shares,
-    running: Shares,
-}
-
-/// Creates the executors of the roles and playbooks of one file.
-struct Executors<'w> {
-    watches: &'w Watches,
-    executor: Executor,
-    /// The threads that poll runs; without them, runs are polled by the caller.
-    slots: Option<Slots>,
-    memory: MemoryBudget,
-    metrics: Metrics,
-    workers: Arc<SharedWorkers>,
-}
-
-/// The workers of `ansible-playbook`, or the reason why there are none.
-type SharedWorkers = OnceLock<Result<Arc<Workers>, String>>;
-
-/// Creates an executor when the operator starts: until then, `ansible-playbook` need not exist.
-type MakeExecutor = Box<dyn FnOnce() -> Result<Box<dyn Execute>> + Send>;
-
-/// The role or playbook of an entry, and that of its finalizer.
-struct EntryRuns {
-    main: MakeExecutor,
-    finalizer: Option<MakeExecutor>,
-    /// The kinds of both.
-    kinds: Kinds,
-    /// The variables of both.
-    declared: DeclaredVariables,
-    /// The memory of the larger process.
-    process_bytes: usize,
-}
-
-impl Executors<'_> {
-    /// Creates the executors of an entry.
-    fn create_all(&self, watch: &Watch, workers: usize) -> Result<EntryRuns> {
-        let folder = self.watches.directory();
-        let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
-        let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
-        let executor = watch.executor.unwrap_or(self.executor);
-        let (main, mut kinds, mut process_bytes) =
-            self.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
-        let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
-            Some(runs) => {
-                let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
-                let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-                let own = DeclaredVariables::of(runs, folder, &watch.vault)?;
-                let (finalizer, others, its_process) = self.create(executor, watch, runs, &own, &vars, &shares)?;
-                process_bytes = process_bytes.max(its_process);
-                kinds.join(others);
-                declared.join(own);
-                Some(finalizer)
-            }
-            None => None,
-        };
-        kinds.namespaces.extend(watch.allow_namespaces.iter().cloned());
-        kinds.allowed.extend(watch.allow_kinds.iter().map(|kind| (kind.group.to_string(), kind.kind.to_string())));
-        kinds.other_namespaces |= !watch.allow_namespaces.is_empty();
-        Ok(EntryRuns { main, finalizer, kinds, declared, process_bytes })
-    }
-
-    /// Selects the executor of a role or a playbook, and determines its kinds and the memory of its processes.
-    fn create(
-        &self,
-        executor: Executor,
-        watch: &Watch,
-        runs: &Runs,
-        declared: &DeclaredVariables,
-        vars: &Map<String, Value>,
-        shares: &ControllerShares,
-    ) -> Result<(MakeExecutor, Kinds, usize)> {
-        let (folder, vault) = (self.watches.directory(), &watch.vault);
-        let load = || load(runs, folder, vault, !watch.services.is_empty());
-        let rejection = match executor {
-            Executor::BuiltIn => return Ok(self.built_in(load()?, vars, shares)),
-            Executor::Auto => match load() {
-                Ok(playbook) => return Ok(self.built_in(playbook, vars, shares)),
-                Err(error) => Some(error),
-            },
-            Executor::Worker | Executor::AnsiblePlaybook => None,
-        };
-        let kinds = match runs {
-            Runs::Playbook(_) => Kinds::of_project(folder, vars, vault)?,
-            Runs::Role(_) => Kinds::of_roles(&declared.roles, vars, vault)?,
-        };
-        let (runs, project) = (runs.clone(), folder.to_owned());
-        let (external_paths, shares) = (declared.external_paths.clone(), shares.running.clone());
-        let (file, kind, workers) = (self.watches.path.clone(), watch.gvk.kind.clone(), self.workers.clone());
-        let make = move || -> Result<Box<dyn Execute>> {
-            let Some(program) = AnsiblePlaybook::find() else {
-                let missing = "ansible-playbook not found in PATH: install ansible-core, or use the built-in executor";
-                return Err(rejection.map_or_else(|| Error::file(&file, missing), Error::without_ansible));
-            };
-            let workers = || workers.get_or_init(|| Workers::of(&program).map(Arc::new)).clone();
-            let reason = rejection.as_ref().map(Error::reason).unwrap_or_default();
-            let start = match executor {
-                Executor::BuiltIn | Executor::AnsiblePlaybook => Start::Process,
-                Executor::Worker => Start::Worker(
-                    workers().map_err(|problem| Error::file(&file, format_args!("no worker can start: {problem}")))?,
-                ),
-                Executor::Auto => match workers() {
-                    Ok(workers) => {
-                        tracing::info!("{kind}: executor worker: the built-in one {reason}");
-                        Start::WorkerOrProcess(workers)
-                    }
-                    Err(problem) => {
-                        tracing::info!("{kind}: executor ansible-playbook, since {problem}: the built-in one {reason}");
-                        Start::Process
-                    }
-                },
-            };
-            Ok(Box::new(AnsiblePlaybook { program, start, runs, project, external_paths, shares }))
-        };
-        Ok((Box::new(make), kinds, PROCESS_BYTES))
-    }
-
-    fn built_in(
-        &self,
-        playbook: Playbook,
-        vars: &Map<String, Value>,
-        shares: &ControllerShares,
-    ) -> (MakeExecutor, Kinds, usize) {
-        let kinds = Kinds::of(&playbook, vars);
-        let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
-        let memory = self.memory.clone();
-        (Box::new(move || Ok(Box::new(BuiltIn { playbook, slots, shares, memory }))), kinds, 0)
-    }
-}
-
-/// A role or playbook that only `ansible-playbook` runs.
-#[derive(Debug)]
-pub struct AnsibleRequirement {
-    /// Its name, such as `role memo`.
-    pub runs: String,
-    /// The feature that the built-in executor lacks, such as `module ansible.builtin.copy`.
-    pub feature: String,
-    /// The error if `ansible-playbook` is not installed.
-    pub error: Error,
-}
-
-/// Returns the roles and playbooks that need `ansible-playbook`, in the order of the entries.
-pub fn ansible_requirements(watches: &Watches, executor: Executor) -> Vec<AnsibleRequirement> {
-    let folder = watches.directory();
-    let mut found = Vec::new();
-    for watch in &watches.entries {
-        let finalizer = watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref());
-        for runs in std::iter::once(&watch.runs).chain(finalizer) {
-            let executor = watch.executor.unwrap_or(executor);
-            let error = match executor {
-                Executor::BuiltIn => continue,
-                Executor::Auto => match load(runs, folder, &watch.vault, !watch.services.is_empty()) {
-                    Ok(_) => continue,
-                    Err(error) => error.without_ansible(),
-                },
-                Executor::Worker | Executor::AnsiblePlaybook => {
-                    Error::file(&watches.path, format_args!("{}: its executor needs ansible-playbook", watch.gvk.kind))
-                }
-            };
-            let feature = match &error {
-                Error::Task { feature: Some(feature), .. } => feature.clone(),
-                Error::File { .. } if executor != Executor::Auto => "its executor".to_owned(),
-                error => error.to_string(),
-            };
-            let runs = match runs {
-                Runs::Role(folder) => {
-                    format!("role {}", folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy())
-                }
-                Runs::Playbook(file) => format!("playbook {}", file.strip_prefix(folder).unwrap_or(file).display()),
-            };
-            found.push(AnsibleRequirement { runs, feature, error });
-        }
-    }
-    found
 }
 
 /// Returns the predicate for updates: changes of the desired state trigger a reconcile, changes of the status do not.
@@ -465,7 +314,7 @@ mod tests {
     fn owner_annotations_count_only_where_its_runs_may_write() {
         let kinds = |namespace: &str| Kinds { namespaces: [namespace.to_owned()].into(), ..Kinds::default() };
         let find = |kinds: &Kinds, namespace: Option<&str>, owner: &str| {
-            let mut object = DynamicObject { types: None, metadata: Default::default(), data: Value::Null };
+            let mut object = DynamicObject { types: None, metadata: Default::default(), data: serde_json::Value::Null };
             object.metadata.namespace = namespace.map(str::to_owned);
             let annotations = [(PRIMARY, owner), (PRIMARY_TYPE, "Shop.example.com")];
             object.metadata.annotations =

@@ -10,6 +10,7 @@ mod kinds;
 mod literals;
 mod load;
 mod task;
+mod vars;
 
 pub use coverage::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
 pub(crate) use declared::DeclaredVariables;
@@ -44,6 +45,8 @@ pub(crate) struct Play {
     pub(crate) folder: PathBuf,
     /// Task files that are included by name, by path.
     pub(crate) includes: BTreeMap<PathBuf, Arc<[Task]>>,
+    /// Variable files that may be included.
+    pub(crate) var_files: BTreeMap<PathBuf, Arc<Vars>>,
 }
 
 /// A role.
@@ -102,6 +105,15 @@ pub(crate) struct Loop {
     pub(crate) variable: String,
     pub(crate) index: Option<String>,
     pub(crate) pause: Option<Value>,
+    /// Provides `ansible_loop`.
+    pub(crate) extended: Option<ExtendedLoop>,
+}
+
+/// The variable `ansible_loop`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExtendedLoop {
+    /// True if the variable contains all items.
+    pub(crate) has_all_items: bool,
 }
 
 /// The items of a loop's value.
@@ -111,12 +123,8 @@ pub(crate) enum LoopItems {
     List,
     /// The items of a list, and of lists in it.
     Flattened,
-    /// The entries of a map, as `key` and `value`.
-    Fields,
-    /// The items of a list, and of lists in it, each with its position.
-    Indexed,
-    /// Numbers, such as `start=0 count=3`.
-    Sequence,
+    /// The results of a lookup with the items of a list as terms, see [`arranged`](crate::template::arranged).
+    Lookup(&'static str),
 }
 
 /// The action of a task.

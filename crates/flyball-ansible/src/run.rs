@@ -8,6 +8,7 @@ mod frame;
 mod http;
 mod k8s;
 mod lookups;
+mod loops;
 mod magic;
 mod modules;
 mod objects;
@@ -138,7 +139,8 @@ impl<'r> Run<'r> {
         layers.extend(frame.role_vars.defaults.iter().chain(&frame.play_vars.defaults).cloned());
         layers.push(default_vars(self.job.verbosity));
         let files = frame.role.iter().map(|role| role.files.clone()).chain([frame.play.files.clone()]).collect();
-        Scope::within(self.budget.clone(), layers, files)
+        let host = vec![frame.magic.clone(), self.job.extra.clone(), self.facts.clone(), self.included.clone()];
+        Scope::of_task(self.budget.clone(), layers, files, host)
     }
 
     /// Sets a fact.

@@ -14,27 +14,30 @@ mod guards;
 mod includes;
 mod lists;
 mod lookups;
+mod missing;
+mod modulo;
 mod numbers;
 mod output;
 mod password;
+mod plugins;
 mod query;
+mod random;
 mod scope;
 mod sequence;
 mod sources;
+mod syntax;
 mod tests;
 mod texts;
 mod time;
 
 pub(crate) use budget::Budget;
-pub(crate) use check::{
-    MissingFunction, check_expression, check_file, check_text, literal_files, missing_in_expression, missing_in_text,
-    queried_kinds,
-};
+pub(crate) use check::{check_expression, check_file, check_text, literal_files, queried_kinds};
 pub(crate) use files::{Files, normal, walk};
 use includes::Includes;
+pub(crate) use missing::{MissingName, missing_in_expression, missing_in_text};
 use output::LimitedText;
+pub(crate) use plugins::{PLUGINS, arranged};
 pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
-pub(crate) use sequence::sequence;
 pub(crate) use sources::Sources;
 pub(crate) use texts::hash_of;
 

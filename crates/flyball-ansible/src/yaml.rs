@@ -1,16 +1,18 @@
 //! YAML as Ansible parses it: `yes` and `on` are true, and `1e3` is a string.
 
 mod compose;
+mod emit;
 mod lines;
 mod scalar;
+mod scalars;
 
 pub(crate) use compose::ScalarError;
+pub(crate) use emit::{Options, emit};
 pub(crate) use lines::Lines;
 
 use crate::error::{Error, Result};
 use crate::vault::Vault;
 use serde_json::Value;
-use std::fmt;
 use std::path::Path;
 
 /// Size limit of a file: larger ones were not written by hand.
@@ -23,25 +25,45 @@ pub(crate) const MAX_TEXT_MEMORY: usize = 32 << 20;
 
 /// Reads a text file within the size limit, and decrypts it if it is encrypted.
 pub(crate) fn read_text(path: &Path, vault: &Vault) -> Result<String> {
-    let size = std::fs::metadata(path).map_err(|error| Error::read(path, &error))?.len();
-    if size > MAX_FILE_BYTES {
-        return Err(Error::file(path, format_args!("the file has {size} bytes, but the limit is {MAX_FILE_BYTES}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| Error::read(path, &error))?;
+    let text = read_encrypted(path)?;
     match Vault::is_encrypted(&text) {
-        true => vault.decrypt(&text).map_err(|problem| Error::file(path, problem)),
+        true => vault.decrypt(&text).map_err(|problem| Error::vault(path, problem)),
         false => Ok(text),
     }
 }
 
+/// Reads a text file within the size limit, as it is.
+pub(crate) fn read_encrypted(path: &Path) -> Result<String> {
+    let size = std::fs::metadata(path).map_err(|error| Error::read(path, &error))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(Error::file(path, format_args!("the file has {size} bytes, but the limit is {MAX_FILE_BYTES}")));
+    }
+    std::fs::read_to_string(path).map_err(|error| Error::read(path, &error))
+}
+
 /// Reads a file of one document; `null` if there is none.
 pub(crate) fn read_document(path: &Path, vault: &Vault) -> Result<Value> {
-    let mut documents = documents(&read_text(path, vault)?, vault).map_err(|problem| Error::file(path, problem))?;
+    let mut documents = read_documents(path, vault)?;
     match documents.len() {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
         several => Err(Error::file(path, format_args!("expected one document, found {several}"))),
     }
+}
+
+/// Reads the non-empty documents of a file.
+pub(crate) fn read_documents(path: &Path, vault: &Vault) -> Result<Vec<Value>> {
+    let documents = non_empty(compose::compose(&read_text(path, vault)?, MAX_FILE_MEMORY, Some(vault)));
+    documents.map_err(|problem| match problem {
+        ScalarError::Vault(_) => Error::vault(path, problem),
+        problem => Error::file(path, invalid(&problem)),
+    })
+}
+
+/// Returns true if a file is encrypted, and cannot be decrypted.
+pub(crate) fn is_locked(path: &Path, vault: &Vault) -> Result<bool> {
+    let text = read_encrypted(path)?;
+    Ok(Vault::is_encrypted(&text) && vault.decrypt(&text).is_err())
 }
 
 /// Parses all non-empty documents of a text of the operator's author, whose strings may be templates. Values with the
@@ -65,12 +87,6 @@ fn non_empty(documents: Result<Vec<Value>, ScalarError>) -> Result<Vec<Value>, S
 /// Describes the problem of a string.
 pub(crate) fn invalid(problem: &ScalarError) -> String {
     format!("invalid YAML: {problem}")
-}
-
-/// Writes a value as a document.
-pub(crate) fn write(out: &mut impl fmt::Write, value: &Value) -> Result<(), String> {
-    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-    serde_saphyr::to_fmt_writer_with_options(out, value, options).map_err(|error| error.to_string())
 }
 
 /// Describes the type of a value, for messages.

@@ -311,7 +311,8 @@ def get_lookup(original, name, *args, **kwargs):
 def check_name_of_plugin(kind, name):
     """Rejects names of modules and lookups that the author did not write: users must have chosen them."""
     literals, found = read_literals(), last(str(name))
-    if found not in (literals.used if found in COMMANDS else literals.words):
+    # Loops such as `with_dict` use a lookup without its name as a word.
+    if found not in literals.used and (found in COMMANDS or found not in literals.words):
         raise AnsibleError(
             "the %s %r has a computed name: use a task with its literal name, and a condition" % (kind, str(name)[:64])
         )

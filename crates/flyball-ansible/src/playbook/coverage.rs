@@ -3,18 +3,21 @@
 //! The loader decides on each task alone, so that one report has all gaps. All roles and playbooks of a project count,
 //! including those that no task and no `watches.yaml` names literally.
 
+mod report;
+
+pub use report::{Coverage, Gap, GapKind, Line, PartCoverage};
+
 use super::args::is_action;
-use super::load::{Loader, TaskContext, load};
-use super::task::{Resolve, read_tasks};
+use super::load::{Loader, PlayIncludes, TaskContext, load};
+use super::task::{INTERPRETER, Resolve, check_all, read_tasks};
 use super::{Role, Task};
 use crate::error::{Error, Result};
 use crate::template::{
-    Files, MissingFunction, check_file, literal_files, missing_in_expression, missing_in_text, normal, walk,
+    Files, MissingName, check_file, literal_files, missing_in_expression, missing_in_text, normal, walk,
 };
 use crate::vault::Vault;
 use crate::watches::Runs;
 use crate::yaml::{self, Lines, is_yaml};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +33,7 @@ const PARTS: [&str; 3] = ["block", "rescue", "always"];
 /// Keywords of tasks that are expressions without braces.
 const CONDITIONS: [&str; 4] = ["when", "until", "failed_when", "changed_when"];
 /// Keywords of Ansible that the built-in executor may not support; other keys of a task are modules.
-const KEYWORDS: [&str; 32] = [
+const KEYWORDS: [&str; 36] = [
     "action",
     "args",
     "async",
@@ -39,6 +42,8 @@ const KEYWORDS: [&str; 32] = [
     "become_flags",
     "become_user",
     "changed_when",
+    "check_mode",
+    "debugger",
     "delay",
     "delegate_facts",
     "delegate_to",
@@ -49,6 +54,7 @@ const KEYWORDS: [&str; 32] = [
     "local_action",
     "loop",
     "loop_control",
+    "module_defaults",
     "name",
     "no_log",
     "notify",
@@ -57,6 +63,7 @@ const KEYWORDS: [&str; 32] = [
     "register",
     "remote_user",
     "retries",
+    "timeout",
     "until",
     "vars",
     "when",
@@ -64,75 +71,6 @@ const KEYWORDS: [&str; 32] = [
     "rescue",
     "always",
 ];
-
-/// Tasks of a project that the built-in executor runs.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Coverage {
-    /// Number of tasks and handlers.
-    pub tasks: usize,
-    /// Number of those that the built-in executor runs.
-    pub built_in: usize,
-    /// Roles and playbooks, by path.
-    pub parts: Vec<PartCoverage>,
-}
-
-/// Tasks of a role or playbook that the built-in executor runs.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PartCoverage {
-    /// Path of the role or playbook within the project.
-    pub path: PathBuf,
-    /// Number of tasks and handlers.
-    pub tasks: usize,
-    /// Number of those that the built-in executor runs.
-    pub built_in: usize,
-    /// The first reason to use `ansible-playbook` for this part, including the roles that it runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<String>,
-    /// Missing features of the built-in executor.
-    pub gaps: Vec<Gap>,
-}
-
-/// A feature that the built-in executor lacks.
-#[derive(Debug, Serialize)]
-pub struct Gap {
-    /// Type of the feature.
-    pub kind: GapKind,
-    /// Its name, or the problem.
-    pub name: String,
-    /// Number of uses.
-    pub count: usize,
-    /// The uses.
-    pub places: Vec<Line>,
-}
-
-/// The type of a missing feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum GapKind {
-    /// A module.
-    Module,
-    /// A keyword of a task.
-    Keyword,
-    /// A filter.
-    Filter,
-    /// A test, used with `is`.
-    Test,
-    /// A lookup.
-    Lookup,
-    /// Arguments of a supported module, syntax, or a missing file.
-    Other,
-}
-
-/// A line of a file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Line {
-    /// Path within the project.
-    pub file: PathBuf,
-    /// Line number, from 1 on.
-    pub line: usize,
-}
 
 /// Examines all roles and playbooks of a project.
 ///
@@ -148,7 +86,7 @@ pub fn coverage(project: &Path) -> Result<Coverage> {
     }
     for file in playbooks(project, &vault)? {
         let folder = file.parent().unwrap_or(project);
-        let mut survey = Survey::of(project, folder, &vault, Some(Vec::new()));
+        let mut survey = Survey::of(project, folder, &vault, Some(PlayIncludes::default()));
         survey.playbook(&file)?;
         parts.push(survey.part(&file, load(&Runs::Playbook(file.clone()), project, &vault, false).err()));
     }
@@ -181,11 +119,12 @@ fn playbooks(project: &Path, vault: &Vault) -> Result<Vec<PathBuf>> {
     for folder in [project.to_owned(), project.join("playbooks")] {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = normal(&entry.path());
-            let is_playbook = path.is_file() && is_yaml(&path) && {
-                let documents = yaml::documents(&yaml::read_text(&path, vault)?, vault).unwrap_or_default();
-                let plays = documents.first().and_then(Value::as_array);
-                plays.is_some_and(|plays| plays.iter().any(|play| play.get("hosts").is_some()))
-            };
+            if !path.is_file() || !is_yaml(&path) || yaml::is_locked(&path, vault)? {
+                continue;
+            }
+            let documents = yaml::read_documents(&path, vault)?;
+            let plays = documents.first().and_then(Value::as_array);
+            let is_playbook = plays.is_some_and(|plays| plays.iter().any(|play| play.get("hosts").is_some()));
             found.extend(is_playbook.then_some(path));
         }
     }
@@ -200,9 +139,10 @@ struct Survey<'p> {
     /// The folder of the role or playbook.
     home: PathBuf,
     /// Task files of a playbook; `None` for a role.
-    includes: Option<Vec<PathBuf>>,
-    /// Names of templates with gaps.
+    includes: Option<PlayIncludes>,
+    /// Names of templates and variables with gaps.
     templates: BTreeSet<String>,
+    variables: BTreeSet<String>,
     /// Files for lookups.
     files: Files,
     tasks: usize,
@@ -211,12 +151,12 @@ struct Survey<'p> {
 }
 
 impl<'p> Survey<'p> {
-    fn of(project: &'p Path, home: &Path, vault: &Vault, includes: Option<Vec<PathBuf>>) -> Self {
+    fn of(project: &'p Path, home: &Path, vault: &Vault, includes: Option<PlayIncludes>) -> Self {
         let mut loader = Loader::of(project, vault);
         loader.roles.insert(home.to_owned(), Role::default());
-        let (home, templates, gaps) = (home.to_owned(), BTreeSet::new(), BTreeMap::new());
-        let files = Files::default();
-        Self { project, loader, home, includes, templates, files, tasks: 0, built_in: 0, gaps }
+        let (home, gaps) = (home.to_owned(), BTreeMap::new());
+        let (templates, variables, files) = (BTreeSet::new(), BTreeSet::new(), Files::default());
+        Self { project, loader, home, includes, templates, variables, files, tasks: 0, built_in: 0, gaps }
     }
 
     fn part(self, path: &Path, rejected: Option<Error>) -> PartCoverage {
@@ -227,8 +167,10 @@ impl<'p> Survey<'p> {
         };
         let mut gaps: Vec<Gap> = self.gaps.into_iter().map(gap).collect();
         gaps.sort_by_key(|gap| std::cmp::Reverse(gap.count));
+        // A gap outside of its tasks, such as in a dependency, concerns all of them.
+        let built_in = if rejected.is_some() && self.built_in == self.tasks { 0 } else { self.built_in };
         let rejected = rejected.map(|error| error.to_string());
-        PartCoverage { path, tasks: self.tasks, built_in: self.built_in, rejected, gaps }
+        PartCoverage { path, tasks: self.tasks, built_in, rejected, gaps }
     }
 
     fn note(&mut self, kind: GapKind, name: String, file: &Path, line: usize) {
@@ -272,7 +214,7 @@ impl<'p> Survey<'p> {
             }
         }
         let mut seen = BTreeSet::new();
-        while let Some(file) = self.includes.as_mut().and_then(Vec::pop) {
+        while let Some(file) = self.includes.as_mut().and_then(|includes| includes.tasks.pop()) {
             if seen.insert(file.clone()) {
                 self.task_file(&file)?;
             }
@@ -330,22 +272,54 @@ impl<'p> Survey<'p> {
         }
     }
 
+    /// Notes that a file cannot be decrypted, and returns true; false if it can be read.
+    fn is_locked(&mut self, file: &Path) -> Result<bool> {
+        let is_locked = yaml::is_locked(file, &self.loader.vault)?;
+        if is_locked {
+            let problem = "encrypted by ansible-vault: set ANSIBLE_VAULT_PASSWORD_FILE".to_owned();
+            self.note(GapKind::Other, problem, file, 1);
+        }
+        Ok(is_locked)
+    }
+
     fn vars(&mut self, file: &Path) -> Result<()> {
+        if self.is_locked(file)? {
+            return Ok(());
+        }
         let lines = Lines::of(&yaml::read_text(file, &self.loader.vault)?);
-        let vars = yaml::read_document(file, &self.loader.vault)?;
-        for (name, value) in vars.as_object().into_iter().flatten() {
+        let vars = match yaml::read_documents(file, &self.loader.vault) {
+            // Single values may be encrypted as well.
+            Err(Error::Vault { problem, .. }) => {
+                self.note(GapKind::Other, problem, file, 1);
+                return Ok(());
+            }
+            vars => vars?,
+        };
+        for (name, value) in vars.iter().filter_map(Value::as_object).flatten() {
             let line = lines.field(name).map_or(0, |lines| lines.line);
-            for (kind, name) in gaps_of(value, false) {
-                self.note(kind, name, file, line);
+            let mut gaps = gaps_of(value, false);
+            if gaps.is_empty() {
+                gaps.extend(check_all(value).err().map(|problem| (GapKind::Other, problem)));
+            }
+            for (kind, gap) in gaps {
+                self.variables.insert(name.clone());
+                self.note(kind, gap, file, line);
             }
         }
         Ok(())
     }
 
     fn task_file(&mut self, file: &Path) -> Result<()> {
+        if self.is_locked(file)? {
+            return Ok(());
+        }
         let text = yaml::read_text(file, &self.loader.vault)?;
-        // The folder may contain other files, such as definitions of objects.
-        if let Ok([tasks]) = yaml::documents(&text, &self.loader.vault).as_deref()
+        // The folder may contain other files, such as definitions of objects, which may be templates.
+        let documents = match yaml::read_documents(file, &self.loader.vault) {
+            Err(_) if !is_list(&text) && file.file_stem().is_none_or(|name| name != "main") => return Ok(()),
+            documents => documents?,
+        };
+        if let [tasks] = documents.as_slice()
             && tasks.as_array().is_some_and(|tasks| tasks.iter().all(Value::is_object))
         {
             self.tasks(tasks, Some(&Lines::of(&text)), file);
@@ -381,7 +355,14 @@ impl<'p> Survey<'p> {
     /// Returns true if a task names a template with gaps.
     fn reads_gap(&self, value: &Value) -> bool {
         match value {
-            Value::String(text) => self.templates.iter().any(|template| text.contains(template.as_str())),
+            Value::String(text) => {
+                let reads = |name: &String| {
+                    let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+                    text.split(|letter| !is_name(letter)).any(|word| word == name)
+                };
+                self.templates.iter().any(|template| text.contains(template.as_str()))
+                    || self.variables.iter().any(reads)
+            }
             Value::Array(items) => items.iter().any(|item| self.reads_gap(item)),
             Value::Object(fields) => fields.values().any(|field| self.reads_gap(field)),
             _ => false,
@@ -434,7 +415,7 @@ struct TaskResolver<'l>(TaskContext<'l>);
 impl Resolve for TaskResolver<'_> {
     fn import(&mut self, file: &str) -> Result<Arc<[Task]>, String> {
         let found = self.0.find(file)?;
-        self.0.includes.iter_mut().for_each(|includes| includes.push(found.clone()));
+        self.0.includes.iter_mut().for_each(|includes| includes.tasks.push(found.clone()));
         Ok(Arc::default())
     }
 
@@ -463,24 +444,33 @@ fn gaps_of(value: &Value, is_condition: bool) -> Vec<(GapKind, String)> {
         Value::Array(items) => items.iter().flat_map(|item| gaps_of(item, is_condition)).collect(),
         Value::Object(fields) => {
             let is_condition = |key: &str| is_condition || key == "that";
-            fields.iter().flat_map(|(key, field)| gaps_of(field, is_condition(key))).collect()
+            let fields = fields.iter().filter(|(key, _)| key.as_str() != INTERPRETER);
+            fields.flat_map(|(key, field)| gaps_of(field, is_condition(key))).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn named(name: MissingFunction) -> (GapKind, String) {
+fn named(name: MissingName) -> (GapKind, String) {
     match name {
-        MissingFunction::Filter(name) => (GapKind::Filter, name),
-        MissingFunction::Test(name) => (GapKind::Test, name),
-        MissingFunction::Lookup(name) => (GapKind::Lookup, name),
+        MissingName::Filter(name) => (GapKind::Filter, name),
+        MissingName::Test(name) => (GapKind::Test, name),
+        MissingName::Lookup(name) => (GapKind::Lookup, name),
+        MissingName::Function(name) => (GapKind::Function, name),
+        MissingName::Variable(name) => (GapKind::Variable, name),
     }
+}
+
+/// Returns true if a text, which need not be valid, is a list.
+fn is_list(text: &str) -> bool {
+    let is_content = |line: &&str| !line.trim().is_empty() && !line.starts_with(['#', '%']) && !line.starts_with("---");
+    text.lines().find(is_content).is_some_and(|line| line.trim_start().starts_with('-'))
 }
 
 /// Returns the problem of a file or task, without its place.
 fn problem(error: Error) -> String {
     match error {
-        Error::File { problem, .. } | Error::Task { problem, .. } => problem,
+        Error::File { problem, .. } | Error::Vault { problem, .. } | Error::Task { problem, .. } => problem,
         other => other.to_string(),
     }
 }

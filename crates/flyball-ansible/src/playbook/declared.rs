@@ -27,12 +27,16 @@ pub(crate) struct DeclaredVariables {
     pub(crate) inputs: BTreeSet<String>,
     /// Variables that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
+    /// Variables that only the `vars` of plays set: they preset inputs of the roles of the play.
+    pub(crate) presets: BTreeSet<String>,
     /// Roles and files outside of the project with literal paths, with links resolved.
     pub(crate) external_paths: BTreeSet<PathBuf>,
     /// Literal names of metrics in tasks with `osdk_metric`.
     pub(crate) metrics: BTreeSet<String>,
     /// Folders of all roles that it may run.
     pub(crate) roles: BTreeSet<PathBuf>,
+    /// The first file that cannot be decrypted, and the problem. Its variables are unknown.
+    locked: Option<(PathBuf, String)>,
 }
 
 impl DeclaredVariables {
@@ -41,9 +45,22 @@ impl DeclaredVariables {
         Walker::of(project, vault).search(runs)
     }
 
+    /// Returns the variables that no field may set: those that roles and plays set themselves. Presets are such
+    /// variables unless a role declares them as an input, and the author declares a field for them.
+    pub(crate) fn own(&self, fields: &BTreeSet<String>) -> BTreeSet<String> {
+        let is_input = |name: &&String| self.inputs.contains(*name) && fields.contains(*name);
+        self.own.iter().chain(self.presets.iter().filter(|name| !is_input(name))).cloned().collect()
+    }
+
+    /// Returns the error of a file that cannot be decrypted. The built-in executor reports those that it uses.
+    pub(crate) fn locked_error(&self) -> Option<Error> {
+        self.locked.as_ref().map(|(file, problem)| Error::vault(file, problem))
+    }
+
     pub(crate) fn join(&mut self, other: Self) {
         self.inputs.extend(other.inputs);
         self.own.extend(other.own);
+        self.presets.extend(other.presets);
         self.external_paths.extend(other.external_paths);
         self.metrics.extend(other.metrics);
         self.roles.extend(other.roles);
@@ -62,6 +79,7 @@ enum Unit {
 struct UnitVariables {
     inputs: BTreeSet<String>,
     own: BTreeSet<String>,
+    presets: BTreeSet<String>,
 }
 
 struct Walker<'p> {
@@ -79,16 +97,6 @@ struct Walker<'p> {
     /// Files of that role that tasks include from outside of its tasks and variables.
     files: Vec<PathBuf>,
     next: Vec<Unit>,
-}
-
-/// Reads the documents of a file as one value.
-fn read(file: &Path, vault: &Vault) -> Result<Value> {
-    let documents =
-        yaml::documents(&yaml::read_text(file, vault)?, vault).map_err(|problem| Error::file(file, problem))?;
-    Ok(match <[Value; 1]>::try_from(documents) {
-        Ok([document]) => document,
-        Err(documents) => Value::Array(documents),
-    })
 }
 
 /// Returns true if Ansible loads a file with this name as YAML or JSON.
@@ -140,10 +148,25 @@ impl<'p> Walker<'p> {
         Ok(self.found)
     }
 
+    /// Reads the documents of a file as one value; null if it cannot be decrypted.
+    fn read(&mut self, file: &Path) -> Result<Value> {
+        let documents = match yaml::read_documents(file, self.vault) {
+            Err(Error::Vault { problem, .. }) => {
+                self.found.locked.get_or_insert((file.to_owned(), problem));
+                Vec::new()
+            }
+            documents => documents?,
+        };
+        Ok(match <[Value; 1]>::try_from(documents) {
+            Ok([document]) => document,
+            Err(documents) => Value::Array(documents),
+        })
+    }
+
     /// Reads a file of a folder whose files Ansible may load by any name. Those with other names than YAML files may
     /// also be something else, such as a README.
-    fn read_any(&self, file: &Path) -> Result<Value> {
-        match read(file, self.vault) {
+    fn read_any(&mut self, file: &Path) -> Result<Value> {
+        match self.read(file) {
             Err(_) if !is_loadable(file) => Ok(Value::Null),
             read => read,
         }
@@ -178,14 +201,15 @@ impl<'p> Walker<'p> {
                 for part in ["group_vars", "host_vars"] {
                     self.variables(&folder.join(part))?;
                 }
-                match read(file, self.vault)? {
+                match self.read(file)? {
                     // A variable file.
                     Value::Object(vars) => self.file_variables(file, vars),
                     tasks => self.tasks(&tasks, &folder, 0)?,
                 }
             }
         }
-        let UnitVariables { inputs, own } = std::mem::take(&mut self.names);
+        let UnitVariables { inputs, own, presets } = std::mem::take(&mut self.names);
+        self.found.presets.extend(presets);
         self.found.own.extend(own.into_iter().filter(|name| !inputs.contains(name)));
         self.found.inputs.extend(inputs);
         Ok(())
@@ -196,13 +220,13 @@ impl<'p> Walker<'p> {
         let mut defaults: Vec<PathBuf> = named(&folder.join("defaults"), "main").into_iter().collect();
         defaults.extend(walk(&folder.join("defaults").join("main"))?);
         for file in defaults.iter().filter(|file| is_loadable(file)) {
-            if let Value::Object(vars) = read(file, self.vault)? {
+            if let Value::Object(vars) = self.read(file)? {
                 self.names.inputs.extend(vars.into_iter().map(|(name, _)| name));
             }
         }
         for (part, name) in [("meta", "argument_specs"), ("meta", "main")] {
             let Some(file) = named(&folder.join(part), name) else { continue };
-            let meta = read(&file, self.vault)?;
+            let meta = self.read(&file)?;
             let specs = meta["argument_specs"].as_object().into_iter().flat_map(Map::values);
             let options = specs.filter_map(|spec| spec["options"].as_object()).flat_map(Map::keys);
             self.names.inputs.extend(options.cloned());
@@ -211,7 +235,8 @@ impl<'p> Walker<'p> {
         for part in ["tasks", "handlers"] {
             for file in walk(&folder.join(part))? {
                 self.beside = file.parent().unwrap_or(folder).to_owned();
-                self.tasks(&self.read_any(&file)?, folder, 0)?;
+                let tasks = self.read_any(&file)?;
+                self.tasks(&tasks, folder, 0)?;
             }
         }
         let mut seen = BTreeSet::new();
@@ -224,7 +249,7 @@ impl<'p> Walker<'p> {
             }
             self.record_external_path(&file);
             self.beside = file.parent().unwrap_or(folder).to_owned();
-            match read(&file, self.vault)? {
+            match self.read(&file)? {
                 Value::Object(vars) => self.file_variables(&file, vars),
                 tasks => self.tasks(&tasks, folder, 0)?,
             }
@@ -251,6 +276,15 @@ impl<'p> Walker<'p> {
             Value::Array(items) => items.iter().try_for_each(|item| self.tasks(item, around, depth + 1)),
             Value::Object(fields) => {
                 let args = fields.get("args").map(|args| self.arguments(args)).unwrap_or_default();
+                if fields.contains_key("hosts") && !self.in_role {
+                    self.names
+                        .presets
+                        .extend(fields.get("vars").and_then(Value::as_object).into_iter().flat_map(Map::keys).cloned());
+                    let others = fields.iter().filter(|(key, _)| key.as_str() != "vars");
+                    return others
+                        .into_iter()
+                        .try_for_each(|(key, value)| self.field(key, value, &args, around, depth));
+                }
                 fields.iter().try_for_each(|(key, value)| self.field(key, value, &args, around, depth))
             }
             _ => Ok(()),
@@ -481,7 +515,7 @@ mod tests {
         let vault = Vault::default();
         let mut walk = Walker::of(Path::new("/none"), &vault);
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
-        walk.names.own.into_iter().collect()
+        walk.names.own.into_iter().chain(walk.names.presets).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     #[test]
@@ -534,6 +568,19 @@ mod tests {
         let found = DeclaredVariables::of(&Runs::Role(project.join("roles/r")), &project, &Vault::default()).unwrap();
         assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["ansible_user", "place"]);
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn preset_inputs_are_fields_if_the_author_declares_them() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let declared = DeclaredVariables {
+            inputs: set(&["no_log", "image", "fact"]),
+            own: set(&["fact", "result"]),
+            presets: set(&["no_log", "image", "fact", "secret"]),
+            ..DeclaredVariables::default()
+        };
+        assert_eq!(declared.own(&set(&["no_log", "fact", "secret"])), set(&["fact", "image", "result", "secret"]));
+        assert_eq!(declared.own(&set(&[])), set(&["fact", "image", "no_log", "result", "secret"]));
     }
 
     #[test]

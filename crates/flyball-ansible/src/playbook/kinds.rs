@@ -89,7 +89,7 @@ impl Kinds {
         let mut layers = vec![Arc::new(templates(author))];
         for part in ["vars", "defaults"] {
             for path in walk(&folder.join(part))?.iter().filter(|path| yaml::is_yaml(path)) {
-                for document in yaml::documents(&yaml::read_text(path, vault)?, vault).unwrap_or_default() {
+                for document in yaml::read_documents(path, vault).unwrap_or_default() {
                     layers.extend(document.as_object().map(|vars| Arc::new(templates(vars))));
                 }
             }
@@ -99,7 +99,8 @@ impl Kinds {
             let is_text = path
                 .extension()
                 .is_some_and(|ending| ["yml", "yaml", "j2", "json"].iter().any(|known| ending == *known));
-            if is_text && path.strip_prefix(folder).is_ok_and(is_source) {
+            // A file that cannot be decrypted creates no objects.
+            if is_text && path.strip_prefix(folder).is_ok_and(is_source) && !yaml::is_locked(&path, vault)? {
                 let text = yaml::read_text(&path, vault)?;
                 search.record_objects_in_text(&text);
                 match yaml::documents(&text, vault) {
@@ -150,6 +151,7 @@ impl Kinds {
             search.files();
         }
         search.vars(&play.vars);
+        play.var_files.values().for_each(|vars| search.vars(vars));
         search.tasks(&play.tasks);
         search.tasks(&play.handlers);
         play.includes.values().for_each(|tasks| search.tasks(tasks));

@@ -1,6 +1,7 @@
 //! Loads roles and playbooks with their dependencies: imported and included files, other roles, variables.
 
-use super::task::{Resolve, check_all, read_tasks};
+use super::task::{Resolve, check_all, read_tasks, runs_untagged};
+use super::vars::{self, read_vars};
 use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -23,18 +24,11 @@ const MAX_TASK_FILES: usize = 2000;
 /// Without declared services, tasks with the module `uri` are rejected.
 pub(crate) fn load(runs: &Runs, project: &Path, vault: &Vault, allows_services: bool) -> Result<Playbook> {
     let mut loader = Loader { allows_services, ..Loader::of(project, vault) };
-    let plays = match runs {
-        Runs::Role(folder) => {
-            let folder = normal(folder);
-            loader.enqueue(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
-            let role = RoleReference { folder: folder.clone(), vars: Arc::default(), no_log: None };
-            vec![Play { tasks: vec![role_task(role)], folder, ..Play::default() }]
-        }
-        Runs::Playbook(file) => loader.read_plays(file)?,
-    };
-    loader.read_pending()?;
-    let roles = loader.roles.into_iter().map(|(folder, role)| (folder, Arc::new(role))).collect();
-    Ok(Playbook { plays, roles })
+    match loader.load(runs) {
+        // A task that includes the file reports it as well.
+        Err(error) => Err(loader.locked.unwrap_or(error)),
+        loaded => loaded,
+    }
 }
 
 /// Returns the possible paths of a file named by a task.
@@ -52,11 +46,37 @@ pub(super) struct Loader {
     pending: Vec<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
     allows_services: bool,
+    /// The error of an included file that cannot be decrypted.
+    locked: Option<Error>,
 }
 
 impl Loader {
     pub(super) fn of(project: &Path, vault: &Vault) -> Self {
         Self { project: project.to_owned(), vault: vault.clone(), ..Self::default() }
+    }
+
+    fn load(&mut self, runs: &Runs) -> Result<Playbook> {
+        let plays = match runs {
+            Runs::Role(folder) => {
+                let folder = normal(folder);
+                self.enqueue(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
+                let role = RoleReference { folder: folder.clone(), vars: Arc::default(), no_log: None };
+                vec![Play { tasks: vec![role_task(role)], folder, ..Play::default() }]
+            }
+            Runs::Playbook(file) => self.read_plays(file)?,
+        };
+        self.read_pending()?;
+        let roles = std::mem::take(&mut self.roles).into_iter().map(|(folder, role)| (folder, Arc::new(role)));
+        Ok(Playbook { plays, roles: roles.collect() })
+    }
+
+    /// Describes the error of an included file.
+    fn included(&mut self, error: Error) -> String {
+        let problem = error.to_string();
+        if error.is_vault() {
+            self.locked.get_or_insert(error);
+        }
+        problem
     }
 
     /// Records that a role is run from one of its task files.
@@ -89,6 +109,11 @@ impl Loader {
             self.role(&folder).tasks.insert(file, tasks);
         }
         Ok(())
+    }
+
+    /// Returns true if a file need not be decrypted, or can be. A computed name may be that of another file.
+    fn can_read(&self, file: &Path) -> bool {
+        !yaml::is_locked(file, &self.vault).unwrap_or(false)
     }
 
     fn role(&mut self, folder: &Path) -> &mut Role {
@@ -151,7 +176,9 @@ impl Loader {
                 if let Some(Value::Object(vars)) = fields.remove("vars") {
                     fields.extend(vars);
                 }
-                fields.remove("tags");
+                if fields.remove("tags").is_some_and(|tags| !runs_untagged(&tags)) {
+                    return Err(format!("role {name}: the built-in executor does not support the tag never here"));
+                }
                 no_log = fields.remove("no_log");
                 if fields.contains_key("when") {
                     return Err(format!(
@@ -213,11 +240,10 @@ impl Loader {
         };
         let folder = normal(file.parent().unwrap_or(&self.project));
         let mut fields = Fields::of(play).map_err(reject)?;
-        for ignored in
-            ["name", "gather_facts", "collections", "connection", "tags", "any_errors_fatal", "gather_subset"]
-        {
+        for ignored in ["name", "gather_facts", "collections", "connection", "any_errors_fatal", "gather_subset"] {
             fields.remove(ignored);
         }
+        let runs = fields.remove("tags").is_none_or(|tags| runs_untagged(&tags));
         match fields.remove("hosts").as_ref().and_then(Value::as_str) {
             Some("localhost" | "127.0.0.1" | "all") => {}
             _ => return Err(Error::file(file, "play: hosts: only localhost is supported")),
@@ -228,6 +254,10 @@ impl Loader {
         let vars = fields.map("vars").map_err(reject)?;
         check_all(&Value::Object(vars.clone()))
             .map_err(|problem| Error::file(file, format_args!("vars: {problem}")))?;
+        let mut vars = templates(&vars);
+        for found in vars::of_play(fields.remove("vars_files"), &folder, file, &self.vault)? {
+            vars.extend((*found).clone());
+        }
         let no_log = fields.remove("no_log");
         no_log
             .iter()
@@ -236,15 +266,16 @@ impl Loader {
         let files = self.files(&folder, &[""])?;
         let mut play = Play {
             no_log,
-            vars: Arc::new(templates(&vars)),
+            vars: Arc::new(vars),
             files: Arc::new(files.with_includes()?),
             folder: folder.clone(),
             ..Play::default()
         };
         let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.remove(list)));
         fields.finish().map_err(reject)?;
+        let lists = if runs { lists } else { Default::default() };
         let path = Arc::new(file.to_owned());
-        let mut pending = Vec::new();
+        let mut pending = PlayIncludes::default();
         for (list, content) in lists {
             let Some(content) = content else { continue };
             if list == "roles" {
@@ -270,7 +301,7 @@ impl Loader {
             let tasks = read_tasks(content, &path, lines, 0, &mut found)?;
             if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
         }
-        while let Some(included) = pending.pop() {
+        while let Some(included) = pending.tasks.pop() {
             if play.includes.contains_key(&included) {
                 continue;
             }
@@ -287,6 +318,7 @@ impl Loader {
             let tasks = read_tasks(tasks, &path, Some(&lines), 0, &mut found)?;
             play.includes.insert(included, tasks.into());
         }
+        play.var_files = pending.vars;
         Ok(play)
     }
 }
@@ -327,20 +359,6 @@ pub(crate) fn named(folder: &Path, name: &str) -> Option<PathBuf> {
     endings.iter().map(|ending| normal(&folder.join(format!("{name}{ending}")))).find(|path| path.is_file())
 }
 
-fn read_vars(file: &Path, vault: &Vault) -> Result<Arc<Vars>> {
-    let vars = match yaml::read_document(file, vault)? {
-        Value::Null => Map::new(),
-        Value::Object(vars) => vars,
-        other => {
-            return Err(Error::file(file, format_args!("must be a map of variables, not {}", type_name(&other))));
-        }
-    };
-    for (name, value) in &vars {
-        check_all(value).map_err(|problem| Error::file(file, format_args!("{name}: {problem}")))?;
-    }
-    Ok(Arc::new(templates(&vars)))
-}
-
 /// Position of a task that refers to another file or role.
 pub(super) struct TaskContext<'l> {
     pub(super) loader: &'l mut Loader,
@@ -352,7 +370,15 @@ pub(super) struct TaskContext<'l> {
     pub(super) file: &'l Path,
     pub(super) depth: usize,
     /// Files that a playbook includes; `None` for a role.
-    pub(super) includes: Option<&'l mut Vec<PathBuf>>,
+    pub(super) includes: Option<&'l mut PlayIncludes>,
+}
+
+/// Files that the tasks of a playbook include.
+#[derive(Debug, Default)]
+pub(super) struct PlayIncludes {
+    /// Task files that remain to be read.
+    pub(super) tasks: Vec<PathBuf>,
+    pub(super) vars: BTreeMap<PathBuf, Arc<Vars>>,
 }
 
 impl TaskContext<'_> {
@@ -371,7 +397,7 @@ impl Resolve for TaskContext<'_> {
             ));
         }
         let file = self.find(name)?;
-        let (tasks, lines) = self.loader.document(&file).map_err(|error| error.to_string())?;
+        let (tasks, lines) = self.loader.document(&file).map_err(|error| self.loader.included(error))?;
         let path = Arc::new(file.clone());
         let mut found = TaskContext {
             loader: &mut *self.loader,
@@ -392,33 +418,40 @@ impl Resolve for TaskContext<'_> {
             }
             None => {
                 let files = walk(&self.tasks).map_err(|error| error.to_string())?;
-                files.into_iter().map(|file| normal(&file)).filter(|file| yaml::is_yaml(file)).collect()
+                let is_read = |file: &PathBuf| yaml::is_yaml(file) && self.loader.can_read(file);
+                files.into_iter().map(|file| normal(&file)).filter(is_read).collect()
             }
         };
         match &mut self.includes {
-            Some(includes) => includes.extend(found),
+            Some(includes) => includes.tasks.extend(found),
             None => self.loader.pending.extend(found.into_iter().map(|file| (self.home.to_owned(), file))),
         }
         Ok(())
     }
 
     fn include_vars(&mut self, name: Option<&str>) -> Result<(), String> {
-        if self.includes.is_some() {
-            return Err("include_vars is not supported in a playbook: move the variables to vars, or to a role".into());
-        }
         let folder = self.home.join("vars");
         let files = match name {
+            None if self.includes.is_some() => {
+                return Err("in a playbook, the file name must not contain a template".into());
+            }
             Some(name) => {
                 let candidates =
                     [folder.join(name), self.home.join(name), self.tasks.join(name)].map(|path| normal(&path));
                 let found = candidates.iter().find(|path| path.is_file()).cloned();
                 vec![found.ok_or_else(|| format!("file {} not found", candidates[0].display()))?]
             }
-            None => walk(&folder).map_err(|error| error.to_string())?,
+            None => {
+                let files = walk(&folder).map_err(|error| error.to_string())?;
+                files.into_iter().filter(|file| self.loader.can_read(file)).collect()
+            }
         };
         for file in files {
-            let vars = read_vars(&file, &self.loader.vault).map_err(|error| error.to_string())?;
-            self.loader.role(self.home).var_files.insert(normal(&file), vars);
+            let vars = read_vars(&file, &self.loader.vault).map_err(|error| self.loader.included(error))?;
+            match &mut self.includes {
+                Some(includes) => includes.vars.insert(normal(&file), vars),
+                None => self.loader.role(self.home).var_files.insert(normal(&file), vars),
+            };
         }
         Ok(())
     }

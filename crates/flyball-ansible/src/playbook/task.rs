@@ -1,9 +1,9 @@
 //! Parses a task.
 
 use super::args::{is_action, is_builtin, module, pairs};
-use super::{Action, Loop, LoopItems, Module, Task};
+use super::{Action, ExtendedLoop, Loop, LoopItems, Module, Task};
 use crate::error::{Error, Result};
-use crate::template::{check_expression, check_text, is_template, templates};
+use crate::template::{PLUGINS, check_expression, check_text, is_template, templates};
 use crate::yaml::{Lines, truth, type_name};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -13,22 +13,24 @@ use std::sync::Arc;
 const MAX_DEPTH: usize = 32;
 
 /// Keywords without effect on a single host without a shell.
-const WITHOUT_EFFECT: [&str; 14] = [
-    "tags",
+const WITHOUT_EFFECT: [&str; 9] = [
     "run_once",
     "any_errors_fatal",
     "ignore_unreachable",
     "diff",
-    "check_mode",
     "gather_facts",
     "connection",
     "throttle",
-    "timeout",
     "collections",
-    "debugger",
     "become_method",
-    "module_defaults",
 ];
+
+/// The tags that decide whether a task runs if no tags are requested.
+const NEVER: &str = "never";
+const ALWAYS: &str = "always";
+
+/// A variable that has no meaning without Python; its usual value is `{{ ansible_playbook_python }}`.
+pub(super) const INTERPRETER: &str = "ansible_python_interpreter";
 
 /// Resolves references of a task to other files and roles.
 pub(super) trait Resolve {
@@ -58,6 +60,7 @@ pub(super) fn read_tasks(
     match tasks {
         Value::Null => Ok(Vec::new()),
         Value::Array(tasks) => {
+            let runs = |(_, task): &(usize, Value)| runs_untagged(&task["tags"]);
             let read = |(number, task): (usize, Value)| {
                 let name = match task.get("name").and_then(Value::as_str) {
                     Some(name) => format!("{name:?}"),
@@ -67,10 +70,20 @@ pub(super) fn read_tasks(
                 let task = read_task(task, file, &name, lines, depth, found);
                 task.map_err(|error| error.at_line(lines.map_or(0, |lines| lines.line)))
             };
-            tasks.into_iter().enumerate().map(read).collect()
+            tasks.into_iter().enumerate().filter(runs).map(read).collect()
         }
         other => Err(Error::file(file, format_args!("must be a list of tasks, not {}", type_name(&other)))),
     }
+}
+
+/// Returns true if a task with these tags runs if no tags are requested: it is not tagged `never`.
+pub(super) fn runs_untagged(tags: &Value) -> bool {
+    let tags: Vec<&str> = match tags {
+        Value::String(tags) => tags.split(',').map(str::trim).collect(),
+        Value::Array(tags) => tags.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    !tags.contains(&NEVER) || tags.contains(&ALWAYS)
 }
 
 fn read_task(
@@ -108,6 +121,7 @@ fn read_task(
         listen: keywords.texts("listen")?,
     };
     let name = keywords.text("name")?;
+    keywords.fields.remove("tags");
     keywords.without_effect()?;
     let args = keywords.map("args")?;
     // `no_log` in `apply` counts as `no_log` of the task itself.
@@ -171,7 +185,12 @@ fn read_action(
             other => other.clone(),
         };
         let Value::Object(mut options) = arguments else { return Err(reject(format!("{key} has no {what}"))) };
-        let file = options.remove("file").ok_or_else(|| reject(format!("{key} has no {what}: set file")))?;
+        let file = options.remove("file").ok_or_else(|| match options.keys().next() {
+            Some(option) => {
+                reject(format!("{key}: the built-in executor does not support argument {option}: set file"))
+            }
+            None => reject(format!("{key} has no {what}: set file")),
+        })?;
         options.remove("apply");
         Ok((file, options))
     };
@@ -265,9 +284,10 @@ pub(super) fn check_all(value: &Value) -> Result<(), String> {
     match value {
         Value::String(text) => check_text(text),
         Value::Array(items) => items.iter().try_for_each(check_all),
-        Value::Object(fields) => {
-            fields.iter().try_for_each(|(key, field)| check_text(key).and_then(|()| check_all(field)))
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(key, _)| key.as_str() != INTERPRETER)
+            .try_for_each(|(key, field)| check_text(key).and_then(|()| check_all(field))),
         _ => Ok(()),
     }
 }
@@ -340,17 +360,20 @@ impl Keywords<'_> {
 
     fn repeat(&mut self) -> Result<Option<Loop>> {
         let mut control = self.map("loop_control")?;
-        let loops = [
-            ("loop", LoopItems::List),
-            ("with_list", LoopItems::List),
-            ("with_items", LoopItems::Flattened),
-            ("with_dict", LoopItems::Fields),
-            ("with_indexed_items", LoopItems::Indexed),
-            ("with_sequence", LoopItems::Sequence),
-        ];
+        let lookup = |name: &'static str| (format!("with_{name}"), LoopItems::Lookup(name));
+        let others = PLUGINS.into_iter().filter(|name| !matches!(*name, "list" | "items")).map(lookup);
+        let lists = [("loop", LoopItems::List), ("with_list", LoopItems::List), ("with_items", LoopItems::Flattened)];
+        let loops = lists.into_iter().map(|(name, over)| (name.to_owned(), over)).chain(others);
         let mut repeat = None;
         for (keyword, over) in loops {
-            if let Some(items) = self.value(keyword)? {
+            if let Some(items) = self.value(&keyword)? {
+                let flag = |control: &mut Map<String, Value>, option: &str, default: bool| {
+                    let value = control.remove(option);
+                    let problem = || format!("{option} must be true or false, without a template");
+                    value
+                        .map_or(Ok(default), |value| truth(&value).ok_or_else(problem))
+                        .map_err(|problem| self.reject("loop_control", problem))
+                };
                 let name = |control: &mut Map<String, Value>, option: &str| {
                     let name = control.remove(option).and_then(|name| name.as_str().map(str::to_owned));
                     name.map(literal_name).transpose().map_err(|problem| self.reject("loop_control", problem))
@@ -361,15 +384,17 @@ impl Keywords<'_> {
                     variable: name(&mut control, "loop_var")?.unwrap_or_else(|| "item".to_owned()),
                     index: name(&mut control, "index_var")?,
                     pause: control.remove("pause"),
+                    extended: flag(&mut control, "extended", false)?
+                        .then_some(ExtendedLoop { has_all_items: flag(&mut control, "extended_allitems", true)? }),
                 });
             }
         }
-        control.retain(|option, _| !matches!(option.as_str(), "label" | "extended" | "extended_allitems"));
+        control.retain(|option, _| !matches!(option.as_str(), "label" | "extended_allitems"));
         if let Some(unknown) = control.keys().next() {
             return Err(self.reject("loop_control", format_args!("the built-in executor does not support {unknown}")));
         }
         if let Some(other) = self.fields.keys().find(|keyword| keyword.starts_with("with_")) {
-            let remedy = "use loop, with_items, with_list, with_dict, with_indexed_items or with_sequence";
+            let remedy = format!("use loop, or with_ and one of {}", PLUGINS.join(", "));
             return Err(self.reject(other, format_args!("the built-in executor does not support this loop: {remedy}")));
         }
         Ok(repeat)
@@ -378,17 +403,28 @@ impl Keywords<'_> {
     /// Removes keywords without effect here, and rejects other values of them.
     fn without_effect(&mut self) -> Result<()> {
         self.fields.retain(|keyword, _| !WITHOUT_EFFECT.contains(&keyword.as_str()));
-        for (keyword, harmless) in [("become", "false"), ("delegate_to", "localhost"), ("async", "0"), ("poll", "0")] {
+        let harmless = [
+            ("become", "false"),
+            ("check_mode", "false"),
+            ("delegate_to", "localhost"),
+            ("async", "0"),
+            ("poll", "0"),
+            ("timeout", "0"),
+            ("module_defaults", "{}"),
+            ("debugger", "never"),
+        ];
+        for (keyword, harmless) in harmless {
             let Some(value) = self.fields.remove(keyword) else { continue };
             let is_harmless = match keyword {
-                "become" => truth(&value) == Some(false),
+                "become" | "check_mode" => truth(&value) == Some(false),
                 "delegate_to" => matches!(value.as_str(), Some("localhost" | "127.0.0.1")),
+                "module_defaults" => value.as_object().is_some_and(Map::is_empty),
+                "debugger" => value == harmless,
                 _ => value.as_u64() == Some(0),
             };
-            if !is_harmless {
-                return Err(
-                    self.reject(keyword, format_args!("the built-in executor only supports {harmless}: remove it"))
-                );
+            if !is_harmless && !value.is_null() {
+                let problem = format!("the built-in executor only supports {harmless}: remove it");
+                return Err(self.reject(keyword, problem).with_feature(format!("keyword {keyword}")));
             }
         }
         Ok(())

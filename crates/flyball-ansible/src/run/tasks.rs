@@ -1,11 +1,11 @@
-//! Runs tasks: conditions, loops, retries, blocks, includes, counts, and registered results.
+//! Runs tasks: conditions, retries, blocks, includes, counts, and registered results.
 
 use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::{TaskError, log_task};
-use crate::playbook::{Action, Loop, LoopItems, Module, Task, candidate_paths, named};
-use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data, sequence};
-use crate::yaml::{to_text, truth, type_name};
+use crate::playbook::{Action, Module, Task, candidate_paths, named};
+use crate::template::{BYTES_PER_FUEL, Scope, Var, Vars};
+use crate::yaml::{truth, type_name};
 use flyball_core::memory;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -17,9 +17,6 @@ use std::time::Duration;
 /// Limits of attempts of a task, and of the delay between them.
 const MAX_RETRIES: u64 = 1000;
 const MAX_PAUSE_SECONDS: f64 = 3600.0;
-
-/// Size limit of all results of a loop, in bytes.
-const MAX_RESULT_BYTES: usize = 32 << 20;
 
 /// The cost of a task besides its templates, in units of fuel.
 const WORK_PER_TASK: u64 = 200;
@@ -134,7 +131,7 @@ impl<'r> Run<'r> {
             Some(repeat) => {
                 self.budget.sources.begin(self.job.cx.now());
                 let scope = self.scope(frame, &task.vars, &Vars::new());
-                match self.evaluate(|| items(repeat, &scope)).await {
+                match self.evaluate(|| Run::items_of(repeat, &scope)).await {
                     Ok(items) => self.run_items(task, repeat, items, frame).await?,
                     // If all items are skipped, errors in the loop's value are ignored.
                     Err(problem) => match self.evaluate(|| applies(task, frame, &scope)).await {
@@ -147,48 +144,8 @@ impl<'r> Run<'r> {
         self.ended(task, frame, result)
     }
 
-    async fn run_items(
-        &mut self,
-        task: &'r Task,
-        repeat: &'r Loop,
-        items: Vec<Value>,
-        frame: &Frame<'r>,
-    ) -> Result<TaskResult, Stop> {
-        let (mut results, mut failure, mut size_of_results) = (Vec::new(), None, 0);
-        let count = items.len();
-        for (index, item) in items.into_iter().enumerate() {
-            let mut looped = data([(repeat.variable.clone(), item.clone())]);
-            if let Some(name) = &repeat.index {
-                looped.insert(name.clone(), Var::Data(Arc::new(index.into())));
-            }
-            let mut done = self.run_item(task, frame, &looped).await?;
-            done.result.insert(repeat.variable.clone(), item);
-            if let Some(failed) = done.failure.take() {
-                failure.get_or_insert(failed);
-            }
-            size_of_results += done.result.values().map(memory::of).sum::<usize>();
-            if size_of_results > MAX_RESULT_BYTES {
-                let problem = format!("the results of the loop exceed {MAX_RESULT_BYTES} bytes");
-                return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
-            }
-            results.push(Value::Object(done.result));
-            if let Some(pause) = repeat.pause.as_ref().filter(|_| index + 1 < count) {
-                self.pause(seconds(pause, 0.0)).await?;
-            }
-        }
-        let any = |flag: &str| results.iter().any(|result| result[flag] == true);
-        let (changed, skipped) = (any("changed"), results.iter().all(|result| result["skipped"] == true));
-        let result = json!({"changed": changed, "failed": failure.is_some(), "skipped": skipped, "results": results});
-        let Value::Object(mut result) = result else { unreachable!("the result is a map") };
-        if let Some(failed) = &mut failure {
-            failed.message = format!("One or more items failed: {}", failed.message);
-            result.insert("msg".into(), failed.message.as_str().into());
-        }
-        Ok(TaskResult { result, failure, counts: true })
-    }
-
     /// Charges the work of a task, and ends the run if the budget is exhausted: tasks cannot ignore or rescue that.
-    fn charge(&self, task: &Task, work: u64) -> Result<(), Stop> {
+    pub(super) fn charge(&self, task: &Task, work: u64) -> Result<(), Stop> {
         let failed = |error| Stop::Failed(TaskError { task: of(task), ..TaskError::of(error) });
         // The cost of a run is deterministic.
         self.budget.charge(work).map_err(|problem| failed(flyball::Error::from(problem).terminal()))?;
@@ -207,7 +164,12 @@ impl<'r> Run<'r> {
     }
 
     /// Runs a task for one item, with retries.
-    async fn run_item(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<TaskResult, Stop> {
+    pub(super) async fn run_item(
+        &mut self,
+        task: &'r Task,
+        frame: &Frame<'r>,
+        looped: &Vars,
+    ) -> Result<TaskResult, Stop> {
         self.count().map_err(|problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }))?;
         self.charge(task, WORK_PER_TASK)?;
         self.budget.yield_turn().await;
@@ -352,10 +314,12 @@ impl<'r> Run<'r> {
             Ok(file) => file.as_str().unwrap_or_default().to_owned(),
             Err(problem) => return TaskResult::failed(TaskError::new(problem)),
         };
-        let found = frame.role.and_then(|role| {
-            let folders = [role.folder.join("vars"), role.folder.clone(), role.folder.join("tasks")];
-            folders.iter().find_map(|folder| role.var_files.get(&candidate_paths(&file, folder, folder)[1]))
-        });
+        let (home, var_files, tasks) = match frame.role {
+            Some(role) => (&role.folder, &role.var_files, role.folder.join("tasks")),
+            None => (&frame.play.folder, &frame.play.var_files, frame.play.folder.clone()),
+        };
+        let folders = [home.join("vars"), home.clone(), tasks];
+        let found = folders.iter().find_map(|folder| var_files.get(&candidate_paths(&file, folder, folder)[1]));
         let Some(vars) = found else {
             return TaskResult::failed(TaskError::new(format!("no variable file {file} {FILES_OF_ROLE}")));
         };
@@ -487,7 +451,7 @@ fn hide_error(error: &flyball::Error) -> flyball::Error {
 }
 
 /// Returns a task's name and file.
-fn of(task: &Task) -> String {
+pub(super) fn of(task: &Task) -> String {
     format!("{} ({})", task.name, task.file.display())
 }
 
@@ -523,37 +487,6 @@ fn finite(value: &Value) -> Option<f64> {
 /// Parses a number of seconds, within limits.
 pub(super) fn seconds(value: &Value, default: f64) -> Duration {
     Duration::from_secs_f64(finite(value).unwrap_or(default).clamp(0.0, MAX_PAUSE_SECONDS))
-}
-
-/// Returns the items of a loop.
-fn items(repeat: &Loop, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
-    let value = scope.render(&repeat.items)?;
-    match (repeat.over, value) {
-        (_, Value::String(omitted)) if omitted == *OMIT => Ok(Vec::new()),
-        (LoopItems::List, Value::Array(items)) => Ok(items),
-        (LoopItems::Flattened, Value::Array(items)) => Ok(flattened(items)),
-        (LoopItems::Indexed, Value::Array(items)) => {
-            Ok(flattened(items).into_iter().enumerate().map(|(at, item)| json!([at, item])).collect())
-        }
-        (LoopItems::Indexed, item) => Ok(vec![json!([0, item])]),
-        (LoopItems::Sequence, value) => {
-            let terms = if let Value::Array(terms) = value { terms } else { vec![value] };
-            let numbers = terms.iter().map(|term| sequence(&to_text(term))).collect::<Result<Vec<_>, _>>()?;
-            Ok(numbers.into_iter().flatten().map(Value::from).collect())
-        }
-        (LoopItems::Flattened, item) => Ok(vec![item]),
-        (LoopItems::Fields, Value::Object(fields)) => {
-            Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
-        }
-        (LoopItems::List, other) => Err(format!("the value of the loop must be a list, not {}", type_name(&other))),
-        (LoopItems::Fields, other) => Err(format!("the value of the loop must be a map, not {}", type_name(&other))),
-    }
-}
-
-/// Returns the items of a list, and of lists in it.
-fn flattened(items: Vec<Value>) -> Vec<Value> {
-    let inner = |item| if let Value::Array(items) = item { items } else { vec![item] };
-    items.into_iter().flat_map(inner).collect()
 }
 
 #[cfg(test)]

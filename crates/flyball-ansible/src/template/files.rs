@@ -21,14 +21,18 @@ pub(crate) struct Files {
     /// Texts by their paths within the directory, with their full paths.
     pub(crate) templates: BTreeMap<String, (PathBuf, Arc<str>)>,
     pub(crate) files: BTreeMap<String, (PathBuf, Arc<str>)>,
+    /// Files that cannot be decrypted, by their paths within the directory, and the problem.
+    pub(super) locked: BTreeMap<String, String>,
     /// The engines for templates that include others.
     pub(super) includes: Option<Includes>,
 }
 
 impl Files {
     pub(crate) fn read(folder: &Path, vault: &Vault) -> Result<Self> {
-        let texts = |part: &str| texts(&folder.join(part), vault);
-        Ok(Self { templates: texts("templates")?, files: texts("files")?, includes: None })
+        let mut locked = BTreeMap::new();
+        let templates = texts(&folder.join("templates"), vault, &mut locked)?;
+        let files = texts(&folder.join("files"), vault, &mut locked)?;
+        Ok(Self { templates, files, locked, includes: None })
     }
 
     /// Adds files of other roles of the project that texts name literally, such as `../common/templates/labels.j2`.
@@ -79,6 +83,14 @@ impl Files {
         included_in(&self.templates, name, text).map(drop)
     }
 
+    /// Returns the reason why a file is not available.
+    pub(crate) fn absence(&self, name: &str) -> String {
+        match self.locked.get(name) {
+            Some(problem) => format!("{name}: {problem}"),
+            None => format!("{name} not found"),
+        }
+    }
+
     pub(crate) fn template(&self, name: &str) -> Option<&(PathBuf, Arc<str>)> {
         find(&self.templates, "templates", name)
     }
@@ -120,13 +132,18 @@ fn is_within(path: &Path, folder: &Path) -> bool {
         && inside.is_ok_and(|inside| !inside.components().any(|part| part == Component::ParentDir))
 }
 
-/// Reads all texts below a directory; other files are skipped.
-fn texts(folder: &Path, vault: &Vault) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
+/// Reads all texts below a directory; other files, and those that cannot be decrypted, are skipped.
+fn texts(
+    folder: &Path,
+    vault: &Vault,
+    locked: &mut BTreeMap<String, String>,
+) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
     let mut texts = BTreeMap::new();
     for path in walk(folder)? {
         let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
         match yaml::read_text(&path, vault) {
             Ok(text) => drop(texts.insert(name, (path, text.into()))),
+            Err(Error::Vault { problem, .. }) => drop(locked.insert(name, problem)),
             Err(Error::Read { reason: std::io::ErrorKind::InvalidData, .. }) => {}
             Err(error) => return Err(error),
         }

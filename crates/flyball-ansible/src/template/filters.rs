@@ -1,14 +1,17 @@
 //! Ansible's filters, as far as operator roles use them.
 //!
 //! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them
-//! uses randomness, reads the clock or runs programs.
+//! runs programs; time and randomness are those of the [run](super::Sources).
 
 use super::expression::Expression;
 use super::output::{LimitedText, check_size};
-use super::{BYTES_PER_FUEL, format, from_json, items, lists, numbers, query, reject, texts, time, undefined, weigh};
+use super::{
+    BYTES_PER_FUEL, format, from_json, items, lists, modulo, numbers, query, random, reject, texts, time, undefined,
+    weigh,
+};
 use crate::yaml;
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
 use flyball_core::memory;
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
@@ -19,11 +22,13 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use std::io;
 
+/// Limit of the indentation of JSON.
+const MAX_INDENT: usize = 16;
 /// Nesting limit of flattened lists.
 const MAX_DEPTH: usize = 64;
 
 /// Filters that also have a name with the collection `ansible.builtin`.
-const BUILTIN: [&str; 66] = [
+const BUILTIN: [&str; 67] = [
     "b64decode",
     "b64encode",
     "basename",
@@ -74,6 +79,7 @@ const BUILTIN: [&str; 66] = [
     "select",
     "selectattr",
     "sha1",
+    "shuffle",
     "sort",
     "splitext",
     "strftime",
@@ -96,12 +102,21 @@ pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["default", "d"] {
         env.add_filter(name, default);
     }
-    env.add_filter("mandatory", |value: Value, _: Rest<Value>, _: Kwargs| defined(value));
+    env.add_filter("mandatory", |value: Value, message: Option<String>, options: Kwargs| {
+        let message = message.or(options.get("msg")?);
+        options.assert_all_used()?;
+        match message.filter(|_| value.is_undefined()) {
+            Some(message) => Err(reject(message)),
+            None => defined(value),
+        }
+    });
     add_conversions(env);
     add_texts(env);
     add_collections(env);
     lists::add(env);
+    modulo::add(env);
     numbers::add(env);
+    random::add(env);
     texts::add(env);
     env.add_filter("strftime", time::strftime);
     for name in ["json_query", "community.general.json_query"] {
@@ -117,9 +132,17 @@ pub(super) fn add(env: &mut Environment<'static>) {
 fn add_conversions(env: &mut Environment<'static>) {
     env.add_filter("to_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         let is_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(true);
+        let indent: Option<usize> = options.get("indent")?;
         ignore(&options, &["sort_keys", "vault_to_text", "preprocess_unsafe"])?;
         options.assert_all_used()?;
-        let json = written(&to_json(state, &defined(value)?)?, PythonFormatter)?;
+        let value = to_json(state, &defined(value)?)?;
+        let json = match indent {
+            None => written(&value, PythonFormatter)?,
+            Some(indent) => {
+                let indent = " ".repeat(indent.min(MAX_INDENT));
+                written(&value, PrettyFormatter::with_indent(indent.as_bytes()))?
+            }
+        };
         in_ascii(json, is_ascii)
     });
     env.add_filter("to_nice_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
@@ -127,7 +150,7 @@ fn add_conversions(env: &mut Environment<'static>) {
         let is_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(true);
         ignore(&options, &["sort_keys"])?;
         options.assert_all_used()?;
-        let indent = " ".repeat(indent.unwrap_or(4).min(16));
+        let indent = " ".repeat(indent.unwrap_or(4).min(MAX_INDENT));
         let formatter = PrettyFormatter::with_indent(indent.as_bytes());
         let json = written(&to_json(state, &defined(value)?)?, formatter)?;
         in_ascii(json, is_ascii)
@@ -149,18 +172,24 @@ fn add_conversions(env: &mut Environment<'static>) {
         let value: Json = serde_json::from_str(&text).map_err(|error| reject(format!("from_json: {error}")))?;
         Ok::<_, Error>(from_json(value))
     });
-    for name in ["to_yaml", "to_nice_yaml"] {
-        env.add_filter(name, |state: &State<'_, '_>, value: Value, options: Kwargs| {
-            ignore(
-                &options,
-                &["indent", "width", "sort_keys", "default_flow_style", "allow_unicode", "explicit_start"],
-            )?;
+    for (name, indent, flow) in [("to_yaml", 2, None), ("to_nice_yaml", 4, Some(false))] {
+        env.add_filter(name, move |state: &State<'_, '_>, value: Value, options: Kwargs| {
+            let written = yaml::Options {
+                indent: options.get::<Option<usize>>("indent")?.unwrap_or(indent),
+                width: options.get::<Option<usize>>("width")?.unwrap_or(yaml::Options::WIDTH),
+                flow: match options.has("default_flow_style") {
+                    true => options.get("default_flow_style")?,
+                    false => flow,
+                },
+                explicit_start: options.get::<Option<bool>>("explicit_start")?.unwrap_or(false),
+            };
+            // The fields of maps have the order of their names.
+            ignore(&options, &["sort_keys", "allow_unicode"])?;
             options.assert_all_used()?;
             let mut out = LimitedText::default();
-            yaml::write(&mut out, &to_json(state, &defined(value)?)?)
-                .map_err(|problem| reject(format!("to_yaml: {problem}")))?;
-            let text = out.text()?;
-            Ok::<_, Error>(if text.ends_with('\n') { text } else { text + "\n" })
+            yaml::emit(&mut out, &to_json(state, &defined(value)?)?, written)
+                .map_err(|_| reject("to_yaml: the output is too large"))?;
+            out.text()
         });
     }
     env.add_filter("from_yaml", |state: &State<'_, '_>, text: Value| match text.as_str() {
@@ -216,13 +245,9 @@ fn add_conversions(env: &mut Environment<'static>) {
 }
 
 fn add_texts(env: &mut Environment<'static>) {
-    env.add_filter("b64encode", |text: String, options: Kwargs| {
-        ignore(&options, &["encoding", "urlsafe"])?;
-        Ok::<_, Error>(STANDARD.encode(text))
-    });
+    env.add_filter("b64encode", |text: String, options: Kwargs| Ok::<_, Error>(base64_of(&options)?.encode(text)));
     env.add_filter("b64decode", |text: String, options: Kwargs| {
-        ignore(&options, &["encoding", "urlsafe"])?;
-        let bytes = STANDARD.decode(text.trim()).map_err(|error| reject(format!("b64decode: {error}")))?;
+        let bytes = base64_of(&options)?.decode(text.trim()).map_err(|error| reject(format!("b64decode: {error}")))?;
         String::from_utf8(bytes).map_err(|_| reject("b64decode: the decoded bytes are not valid UTF-8"))
     });
     env.add_filter("format", |state: &State<'_, '_>, text: String, arguments: Rest<Value>, options: Kwargs| {
@@ -275,10 +300,6 @@ fn add_texts(env: &mut Environment<'static>) {
             false => format!("'{}'", text.replace('\'', "'\"'\"'")),
         })
     });
-    env.add_filter("hash", |text: String, kind: Option<String>| digest(&text, kind.as_deref().unwrap_or("sha1")));
-    for name in ["checksum", "sha1"] {
-        env.add_filter(name, |text: String| digest(&text, "sha1"));
-    }
     env.add_filter("basename", |path: String| path.rsplit('/').next().unwrap_or_default().to_owned());
     env.add_filter("dirname", |path: String| {
         path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned())
@@ -370,6 +391,17 @@ fn default(value: Value, arguments: Rest<Value>, options: Kwargs) -> Result<Valu
 
 fn defined(value: Value) -> Result<Value, Error> {
     if value.is_undefined() { Err(undefined()) } else { Ok(value) }
+}
+
+/// Returns the alphabet for options of `b64encode` and `b64decode`.
+fn base64_of(options: &Kwargs) -> Result<GeneralPurpose, Error> {
+    let encoding = options.get::<Option<String>>("encoding")?.unwrap_or_default().to_ascii_lowercase();
+    if !matches!(encoding.as_str(), "" | "utf-8" | "utf8" | "ascii" | "us-ascii") {
+        return Err(reject(format!("the built-in executor does not support encoding {encoding}; supported: utf-8")));
+    }
+    let is_urlsafe = options.get::<Option<bool>>("urlsafe")?.unwrap_or(false);
+    options.assert_all_used()?;
+    Ok(if is_urlsafe { URL_SAFE } else { STANDARD })
 }
 
 /// Accepts options without effect here.
@@ -509,22 +541,6 @@ fn group_of(found: &Captures<'_>, group: &Value) -> Result<Value, Error> {
         Err(_) => found.name(name),
     };
     part.map(|part| part.as_str().into()).ok_or_else(|| reject(format!("the expression has no group {name}")))
-}
-
-fn digest(text: &str, kind: &str) -> Result<String, Error> {
-    let algorithm = match kind {
-        "sha1" => &ring::digest::SHA1_FOR_LEGACY_USE_ONLY,
-        "sha256" => &ring::digest::SHA256,
-        "sha384" => &ring::digest::SHA384,
-        "sha512" => &ring::digest::SHA512,
-        other => {
-            return Err(reject(format!(
-                "the built-in executor does not support hash {other}; supported: sha1, sha256, sha384, sha512"
-            )));
-        }
-    };
-    let digest = ring::digest::digest(algorithm, text.as_bytes());
-    Ok(flyball_core::hex::encode(digest.as_ref()))
 }
 
 /// Returns a map, or the maps of a list.

@@ -2,7 +2,7 @@
 
 use super::lookups::{short, unknown_lookup};
 use super::output::check_size;
-use super::{Files, Scope, format, from_json, password, reject, time, weigh};
+use super::{Files, PLUGINS, Scope, arranged, format, from_json, password, reject, time, weigh};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
@@ -27,6 +27,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
         });
     }
     env.remove_global("debug");
+    env.add_function("now", time::now_function);
     env.add_function("dict", |state: &State<'_, '_>, pairs: Option<Value>, fields: Kwargs| {
         let mut map = serde_json::Map::new();
         for pair in pairs.iter().filter(|pairs| !pairs.is_kwargs()) {
@@ -48,6 +49,28 @@ pub(super) fn add(env: &mut Environment<'static>) {
         }
         Ok(from_json(map))
     });
+}
+
+/// Calls a method of Python's strings that the engine lacks; `None` if it is another one.
+fn text_method(text: &str, method: &str, arguments: &[Value]) -> Option<Result<Value, Error>> {
+    let argument = arguments.first().and_then(Value::as_str);
+    let parts = |(before, separator, after): (&str, &str, &str)| {
+        Value::from([before, separator, after].map(Value::from).into_iter().collect::<Vec<_>>())
+    };
+    Some(match (method, argument) {
+        ("partition" | "rpartition", Some("")) => Err(reject(format!("{method}: empty separator"))),
+        ("partition", Some(separator)) => {
+            let split = text.split_once(separator);
+            Ok(parts(split.map_or((text, "", ""), |(before, after)| (before, separator, after))))
+        }
+        ("rpartition", Some(separator)) => {
+            let split = text.rsplit_once(separator);
+            Ok(parts(split.map_or(("", "", text), |(before, after)| (before, separator, after))))
+        }
+        ("removeprefix", Some(prefix)) => Ok(text.strip_prefix(prefix).unwrap_or(text).into()),
+        ("removesuffix", Some(suffix)) => Ok(text.strip_suffix(suffix).unwrap_or(text).into()),
+        _ => return None,
+    })
 }
 
 /// Charges fuel for a value, and converts it.
@@ -78,6 +101,12 @@ pub(super) fn method(
         (Some(text), "format", arguments) => format::charge(state, FormatStyle::StrFormat, text, arguments)?,
         _ => {}
     }
+    if let Some(result) = time::method(value, method, arguments) {
+        return result;
+    }
+    if let Some(result) = value.as_str().and_then(|text| text_method(text, method, arguments)) {
+        return result;
+    }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
 
@@ -86,6 +115,9 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
     let kind = short(kind);
     if kind == "k8s" {
         return objects(&scope, terms, options);
+    }
+    if PLUGINS.contains(&kind) {
+        return arrange(state, &scope, kind, terms, options);
     }
     let text = |term: &Value| {
         term.as_str().map(str::to_owned).ok_or_else(|| reject(format!("{kind}: {term} must be a string")))
@@ -97,14 +129,15 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 let name = text(term)?;
                 let found_in = |files: &Arc<Files>| Some((files.clone(), files.template(&name)?.clone()));
                 let template = scope.files().iter().find_map(found_in);
-                let (files, (path, template)) = template.ok_or_else(|| reject(format!("template {name} not found")))?;
+                let (files, (path, template)) =
+                    template.ok_or_else(|| reject(format!("template {}", scope.absence(&name))))?;
                 let rendered = scope.render_file(&files, &name, &template);
                 found.push(rendered.map_err(|error| reject(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {
                 let name = text(term)?;
                 let file = scope.files().iter().find_map(|files| files.file(&name));
-                let (_, file) = file.ok_or_else(|| reject(format!("file {name} not found")))?;
+                let (_, file) = file.ok_or_else(|| reject(format!("file {}", scope.absence(&name))))?;
                 found.push(file.trim_end().into());
             }
             "env" => {
@@ -121,18 +154,54 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 let value = scope.variable(&name).or(options.get("default")?);
                 found.push(value.ok_or_else(|| reject(format!("'{name}' is undefined")))?);
             }
-            "items" => found.push(term.clone()),
+            "varnames" => found.extend(scope.names(state, &text(term)?)?.into_iter().map(Value::from)),
+            "random_choice" => {
+                weigh(state, term)?;
+                let items: Vec<Value> = term.try_iter()?.collect();
+                let drawn = match items.len() as u64 {
+                    0 => return Err(reject("random_choice: the list is empty")),
+                    count => scope.sources().below(count).map_err(reject)?,
+                };
+                found.push(items[drawn as usize].clone());
+            }
             "password" => found.push(password::of(&scope, &text(term)?, options)?.into()),
             "pipe" => found.push(time::date(&scope, &text(term)?)?.into()),
             other => return Err(reject(unknown_lookup(other))),
         }
     }
-    // Options of lookups without effect here.
+    assert_no_others(options)?;
+    Ok(found)
+}
+
+/// Rejects options, besides those without effect here.
+fn assert_no_others(options: &Kwargs) -> Result<(), Error> {
     for option in ["wantlist", "errors", "convert_data", "rstrip", "lstrip"] {
         let _: Option<Value> = options.get(option)?;
     }
-    options.assert_all_used()?;
-    Ok(found)
+    options.assert_all_used()
+}
+
+/// Returns the results of a lookup that only arranges its terms.
+fn arrange(
+    state: &State<'_, '_>,
+    scope: &Scope,
+    kind: &str,
+    terms: &[Value],
+    options: &Kwargs,
+) -> Result<Vec<Value>, Error> {
+    let mut terms = terms.iter().map(|term| to_json(state, term)).collect::<Result<Vec<_>, _>>()?;
+    if kind == "sequence" {
+        // Options are alternative to a term such as `start=1 end=5`.
+        let names = ["start", "end", "count", "stride", "format"];
+        let option = |name: &&str| Ok(options.get::<Option<Value>>(name)?.map(|value| format!("{name}={value}")));
+        let options: Vec<String> =
+            names.iter().filter_map(|name| option(name).transpose()).collect::<Result<_, Error>>()?;
+        terms.extend((!options.is_empty()).then(|| options.join(" ").into()));
+    }
+    assert_no_others(options)?;
+    let found = arranged(kind, terms, &|work| scope.charge_work(work)).map_err(reject)?;
+    found.iter().try_for_each(|item| super::weight(item).map(drop)).map_err(reject)?;
+    Ok(from_json(found).try_iter()?.collect())
 }
 
 /// Returns objects of the cluster.

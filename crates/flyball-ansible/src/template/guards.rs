@@ -4,7 +4,7 @@
 //! template used. This module finds out by the text of the template whether they are errors. Invariant: a guard covers
 //! the operand that it follows, so operators as in `a ~ b` are never covered by a guard around them, as in Ansible.
 
-use super::check::{Token, first_name, sections, tokens};
+use super::syntax::{Token, first_name, sections, tokens};
 
 /// Filters that accept an undefined value.
 const FILTERS: [&str; 3] = ["default", "d", "mandatory"];

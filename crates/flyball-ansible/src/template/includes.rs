@@ -4,8 +4,9 @@
 //! and resolved at load time. Invariant: a template includes only those that it names literally, so no variable selects
 //! another file.
 
-use super::check::{INCLUDES, Token, compile, statements, with_parser_stack};
 use super::guards::has_guard;
+use super::modulo::with_modulo;
+use super::syntax::{INCLUDES, Token, compile, statements, with_parser_stack};
 use super::{ENGINE, ENGINES, FUNCTIONS};
 use crate::error::{Error, Result};
 use minijinja::Environment;
@@ -110,7 +111,7 @@ impl Includes {
                 // Unlike the template of a lookup, included ones lose their last line break.
                 let text = text.strip_suffix('\n').unwrap_or(text);
                 let text = text.strip_suffix('\r').unwrap_or(text);
-                with_parser_stack(|| engine.add_template_owned((*name).clone(), text.to_owned()))
+                with_parser_stack(|| engine.add_template_owned((*name).clone(), with_modulo(text).into_owned()))
                     .map_err(|error| Error::file(path, error.detail().unwrap_or("invalid template")))?;
             }
             let included = included.clone();

@@ -1,10 +1,16 @@
 //! Names of lookups, and their terms that are checked at load time.
 
+use super::PLUGINS;
+
 /// The only supported path: each evaluation creates another password.
 pub(super) const NO_FILE: &str = "/dev/null";
 
-/// Supported lookups.
-pub(super) const LOOKUPS: [&str; 8] = ["template", "file", "env", "vars", "items", "k8s", "password", "pipe"];
+/// Supported lookups, besides [`PLUGINS`].
+const LOOKUPS: [&str; 9] = ["template", "file", "env", "vars", "varnames", "random_choice", "k8s", "password", "pipe"];
+
+pub(super) fn is_supported(kind: &str) -> bool {
+    LOOKUPS.contains(&kind) || PLUGINS.contains(&kind)
+}
 
 /// Returns the message about an unsupported lookup.
 pub(super) fn unknown_lookup(kind: &str) -> String {
@@ -15,7 +21,10 @@ pub(super) fn unknown_lookup(kind: &str) -> String {
         "password" => {
             format!("the built-in executor supports lookup password only with the path {}", NO_FILE)
         }
-        _ => format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", ")),
+        _ => {
+            let supported = [&LOOKUPS[..], &PLUGINS].concat().join(", ");
+            format!("the built-in executor does not support lookup {kind}; supported: {supported}")
+        }
     }
 }
 

@@ -7,15 +7,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Known differences: YAML with block lists and another quoting, fields in the order of their names, hashes of MD5,
-/// other types of versions, and the identity of small numbers.
-const DIFFERENT: [&str; 11] = [
-    "map | to_yaml",
-    "map | to_nice_yaml",
-    "{'s': 'yes', 'm': 'a\\nb\\n', 'n': none, 'e': '', 't': '1', 'l': [], 'd': {}} | to_nice_yaml(indent=2)",
-    "['a', {'b': [1, {'c': 2}]}] | to_yaml",
+/// Known differences: fields in the order of their names, hashes of MD5, other types of versions, and the identity of
+/// small numbers.
+const DIFFERENT: [&str; 6] = [
     "{'b': 1, 'a': 2} | to_json",
-    "{'long': 'word ' * 40} | to_nice_yaml(indent=2)",
     "'abc' | hash('md5')",
     "'abc' | md5",
     "'1.0.0' is version('1.0.0-alpha', 'gt', version_type='semver')",
@@ -47,7 +42,8 @@ fn results_are_those_of_ansible() {
     for case in cases {
         let expression = case["expression"].as_str().unwrap();
         let sources = Sources::new(Some(Rng::from_seed(1)));
-        sources.begin(Timestamp::UNIX_EPOCH);
+        // In November 2026; the expressions do not depend on the day.
+        sources.begin(Timestamp::from_second(1_793_948_889).unwrap());
         let budget = Arc::new(Budget::new(BTreeSet::new(), sources));
         let found =
             Scope::within(budget, vec![vars.clone()], Vec::new()).render_text(&format!("{{{{ {expression} }}}}"));

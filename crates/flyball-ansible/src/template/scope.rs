@@ -1,8 +1,10 @@
 //! The variables in scope of a template, and its evaluation.
 
-use super::check::{compile, compile_expression};
+use super::expression::Expression;
 use super::guards::{expression_handles, handles};
 use super::includes::in_folder;
+use super::modulo::{expression_with_modulo, with_modulo};
+use super::syntax::{compile, compile_expression};
 use super::{
     BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, Includes, LimitedText, Sources, explain, from_json, is_template,
     literal_backslashes, normal, sole_expression, to_json, weight,
@@ -11,7 +13,7 @@ use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -36,6 +38,9 @@ pub(crate) const PASSED: [&str; 9] = [
     "ANSIBLE_CONFIG",
     "ANSIBLE_COLLECTIONS_PATH",
 ];
+
+/// The only host of a run.
+const HOST: &str = "localhost";
 
 /// Nesting limit of variables that refer to one another.
 const MAX_DEPTH: usize = 24;
@@ -74,6 +79,8 @@ pub(crate) struct Scope {
     files: Vec<Arc<Files>>,
     evaluation: Mutex<Evaluation>,
     budget: Arc<Budget>,
+    /// The variables of hosts; `None` outside of runs.
+    host: Option<Arc<HostVars>>,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +101,18 @@ impl Scope {
 
     /// The same with the budget of a run.
     pub(crate) fn within(budget: Arc<Budget>, layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
-        Arc::new(Self { layers, files, evaluation: Mutex::default(), budget })
+        Arc::new(Self { layers, files, budget, ..Self::default() })
+    }
+
+    /// Creates the scope of a task, with the variables of the host.
+    pub(crate) fn of_task(
+        budget: Arc<Budget>,
+        layers: Vec<Arc<Vars>>,
+        files: Vec<Arc<Files>>,
+        host: Vec<Arc<Vars>>,
+    ) -> Arc<Self> {
+        let host = Some(Arc::new(HostVars(Self::within(budget.clone(), host, Vec::new()))));
+        Arc::new(Self { layers, files, budget, host, ..Self::default() })
     }
 
     /// Returns true if roles may read an environment variable.
@@ -110,6 +128,11 @@ impl Scope {
 
     pub(super) fn sources(&self) -> &Sources {
         &self.budget.sources
+    }
+
+    /// Returns the reason why a file is not available.
+    pub(super) fn absence(&self, name: &str) -> String {
+        self.files.first().map_or_else(|| format!("{name} not found"), |files| files.absence(name))
     }
 
     pub(super) fn files(&self) -> &[Arc<Files>] {
@@ -155,9 +178,10 @@ impl Scope {
 
     /// Evaluates a string, which may include these templates.
     fn render_with(self: &Arc<Self>, includes: Option<&Includes>, name: &str, text: &str) -> Result<String, String> {
+        let source = with_modulo(text);
         let render = |engine: &Environment<'static>| {
             let mut out = LimitedText::default();
-            let template = compile(engine, name, text)?;
+            let template = compile(engine, name, &source)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
             out.text()
         };
@@ -200,8 +224,9 @@ impl Scope {
     }
 
     fn value(self: &Arc<Self>, expression: &str) -> Result<Value, String> {
+        let source = expression_with_modulo(expression);
         let evaluate = |engine: &Environment<'static>| {
-            compile_expression(engine, expression)?.eval(Value::from_dyn_object(self.clone()))
+            compile_expression(engine, &source)?.eval(Value::from_dyn_object(self.clone()))
         };
         let value = self.strictly(expression, expression_handles, None, evaluate)?;
         match value.is_undefined() {
@@ -274,6 +299,25 @@ impl Scope {
         Some(value)
     }
 
+    /// Returns the names of variables that a regular expression matches.
+    pub(super) fn names(&self, state: &State<'_, '_>, pattern: &str) -> Result<Vec<String>, Error> {
+        let names: BTreeSet<&String> = self.layers.iter().flat_map(|layer| layer.keys()).collect();
+        state.consume_fuel(names.len() as u64)?;
+        let mut expression = Expression::new(state, pattern, false, false)?;
+        let mut found = Vec::new();
+        for name in names {
+            if expression.find(state, name)?.is_some() {
+                found.push(name.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Charges work to the budget of the run.
+    pub(crate) fn charge_work(&self, work: u64) -> Result<(), String> {
+        self.budget.charge(work)
+    }
+
     /// Charges the traversal of a value. Every value read from or stored in a variable is charged here.
     fn charge(&self, value: &Json) -> Result<(), String> {
         self.budget.charge(weight(value)?)
@@ -300,9 +344,10 @@ impl Object for Scope {
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
         match name {
             // Variables with computed names.
-            "vars" | "hostvars" if !self.layers.iter().any(|layer| layer.contains_key(name)) => {
+            "vars" if !self.layers.iter().any(|layer| layer.contains_key(name)) => {
                 Some(Value::from_dyn_object(self.clone()))
             }
+            "hostvars" if self.host.is_some() => self.host.clone().map(Value::from_dyn_object),
             "omit" => Some(OMIT.as_str().into()),
             _ => {
                 let found = self.variable(name);
@@ -318,5 +363,19 @@ impl Object for Scope {
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         Enumerator::NonEnumerable
+    }
+}
+
+/// The variables of the only host, by its name: as in Ansible, without those of plays, roles and tasks.
+#[derive(Debug)]
+struct HostVars(Arc<Scope>);
+
+impl Object for HostVars {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        (key.as_str()? == HOST).then(|| Value::from_dyn_object(self.0.clone()))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&[HOST])
     }
 }

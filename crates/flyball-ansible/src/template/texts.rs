@@ -13,6 +13,10 @@ const UUID_NAMESPACE: &str = "361E6D51-FAEC-444A-9079-341386DA8E2E";
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter("truncate", truncate);
+    env.add_filter("hash", |text: String, kind: Option<String>| hash(&text, kind.as_deref().unwrap_or("sha1")));
+    for name in ["checksum", "sha1"] {
+        env.add_filter(name, |text: String| hash(&text, "sha1"));
+    }
     env.add_filter("urlsplit", |url: String, part: Option<String>| {
         let parts = split_url(&url);
         match part {
@@ -47,6 +51,25 @@ pub(super) fn add(env: &mut Environment<'static>) {
             Ok::<_, Error>(format!("{name}-{hash}"))
         });
     }
+}
+
+/// The kinds of the filter `hash`.
+pub(super) const HASHES: [&str; 4] = ["sha1", "sha256", "sha384", "sha512"];
+
+fn hash(text: &str, kind: &str) -> Result<String, Error> {
+    let algorithm = match kind {
+        "sha1" => &ring::digest::SHA1_FOR_LEGACY_USE_ONLY,
+        "sha256" => &ring::digest::SHA256,
+        "sha384" => &ring::digest::SHA384,
+        "sha512" => &ring::digest::SHA512,
+        other => {
+            return Err(reject(format!(
+                "the built-in executor does not support hash {other}; supported: {}",
+                HASHES.join(", ")
+            )));
+        }
+    };
+    Ok(hex::encode(digest(algorithm, text.as_bytes()).as_ref()))
 }
 
 /// The filter `truncate(length, killwords, end, leeway)`.

@@ -40,6 +40,9 @@ pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result
             ScalarError::Text(problem) => {
                 ScalarError::Text(format!("{problem} at line {}, column {}", span.start.line(), span.start.col() + 1))
             }
+            ScalarError::Vault(problem) => {
+                ScalarError::Vault(format!("{problem} at line {}, column {}", span.start.line(), span.start.col() + 1))
+            }
             memory => memory,
         };
         composer.event(event).map_err(located)?;
@@ -53,6 +56,9 @@ pub(crate) enum ScalarError {
     /// The values are too large.
     #[error("the values exceed {0} bytes of memory")]
     Memory(usize),
+    /// A value cannot be decrypted.
+    #[error("{0}")]
+    Vault(String),
     /// The text is not YAML, or has values that JSON does not have.
     #[error("{0}")]
     Text(String),
@@ -186,7 +192,9 @@ impl Composer<'_> {
         }
         self.charge(memory::ITEM + text.len())?;
         let decrypted = match &local {
-            Some((vault, tag)) if matches!(&**tag, "vault" | "vault-encrypted") => Some(vault.decrypt(&text)?.into()),
+            Some((vault, tag)) if matches!(&**tag, "vault" | "vault-encrypted") => {
+                Some(vault.decrypt(&text).map_err(ScalarError::Vault)?.into())
+            }
             Some((_, tag)) if &**tag == "unsafe" => Some(text.clone()),
             _ => None,
         };

@@ -41,6 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "playbook",
             "reconcile",
             "shares",
+            "snake",
             "template",
             "vault",
             "watches",

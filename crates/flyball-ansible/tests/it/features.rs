@@ -368,3 +368,55 @@ fn coverage_lists_missing_features_with_their_places() {
         ]
     );
 }
+
+const LOCKED: &str = "$ANSIBLE_VAULT;1.1;AES256\n3164\n";
+
+#[tokio::test(start_paused = true)]
+async fn encrypted_files_concern_only_roles_that_use_them() {
+    let greet = "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: motd}, data: {a: '1'}}}\n";
+    let watches = "
+- {group: shop.example.com, version: v1, kind: Shop, role: a}
+- {group: shop.example.com, version: v1, kind: Stand, role: b}
+";
+    let stands = std::fs::read_to_string(crate::project::project("shop").join("config/crd/bases/shops.yaml"))
+        .unwrap()
+        .replace("shops", "stands")
+        .replace("Shop", "Stand");
+    let project = Project::new(
+        "vault-of-another",
+        &[
+            ("watches.yaml", watches),
+            ("config/crd/bases/stands.yaml", &stands),
+            (
+                "roles/a/tasks/main.yml",
+                &format!("{greet}- include_tasks: '{{{{ shelf }}}}.yml'\n  when: shelf is defined\n"),
+            ),
+            ("roles/a/tasks/never.yml", LOCKED),
+            ("roles/a/files/unused.pem", LOCKED),
+            ("roles/b/tasks/main.yml", "- include_vars: secret.yml\n- debug: {msg: '{{ password }}'}\n"),
+            ("roles/b/vars/secret.yml", "password: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3164\n"),
+            ("roles/c/vars/main.yml", LOCKED),
+        ],
+    );
+    let watches = flyball_ansible::Watches::read(project.folder().join("watches.yaml")).unwrap();
+    let requirements = flyball_ansible::ansible_requirements(&watches, flyball_ansible::Executor::Auto);
+    assert!(requirements.is_empty(), "{requirements:?}");
+    let test = test_of(&project).await;
+    test.apply(SHOP).await;
+    test.apply("{apiVersion: shop.example.com/v1, kind: Stand, metadata: {name: corner}, spec: {}}").await;
+    test.assert_converges().await;
+    assert_eq!(data(&test, "motd").await, json!({"a": "1"}));
+    let stand = api(&test, &flyball::Kind::new("shop.example.com", "v1", "Stand")).get("corner").await.unwrap();
+    let message = condition(&stand, "Failure")["message"].to_string();
+    assert!(message.contains("secret.yml") && message.contains("set vaultPasswordFile"), "{message}");
+}
+
+#[test]
+fn error_of_an_encrypted_file_names_it_if_no_entry_can_run() {
+    let files = [
+        ("roles/a/tasks/main.yml", "- debug: {msg: \"{{ lookup('file', 'key.pem') }}\"}\n- include_vars: b.yml\n"),
+        ("roles/a/vars/b.yml", LOCKED),
+    ];
+    let error = Project::new("vault-only", &files).refused().to_string();
+    assert!(error.contains("vars/b.yml: encrypted by ansible-vault: set vaultPasswordFile"), "{error}");
+}

@@ -4,6 +4,7 @@
 mod ansible;
 mod architecture;
 mod deletions;
+mod expressions;
 mod failures;
 mod features;
 mod isolation;
@@ -11,6 +12,7 @@ mod memcached;
 #[expect(dead_code, reason = "these tests use only a part of it")]
 #[path = "../tenant/payloads.rs"]
 mod payloads;
+mod presets;
 mod project;
 mod rights;
 mod role_metrics;

@@ -98,6 +98,8 @@ fn word(kind: GapKind) -> &'static str {
         GapKind::Filter => "filter",
         GapKind::Test => "test",
         GapKind::Lookup => "lookup",
+        GapKind::Function => "function",
+        GapKind::Variable => "variable",
         GapKind::Other => "other",
     }
 }

@@ -238,7 +238,8 @@ impl Program {
         match self.ansible_requirements().into_iter().next() {
             None => Ok(()),
             Some(requirement) => Err(Error::new(requirement.error.to_string()).hint(
-                "install it: pip install ansible-core kubernetes; `flyball ansible coverage` lists all such tasks",
+                "install it: pip install ansible-core kubernetes, and the collections of the project: \
+                 ansible-galaxy collection install -r requirements.yml; `flyball ansible coverage` lists all such tasks",
             )),
         }
     }

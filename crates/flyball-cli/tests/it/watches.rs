@@ -64,8 +64,10 @@ fn new_project_is_valid_before_its_first_kind() {
         ("--plugins ansible", "ansible"),
     ] {
         let output = home.succeed("", &format!("init {flag} --name redis-operator {of}"));
+        // As with operator-sdk.
+        let requirements = if of == "ansible" { "created requirements.yml\n" } else { "" };
         let expected = format!(
-            "created .gitignore\ncreated PROJECT\ncreated README.md\ncreated watches.yaml\n\n\
+            "created .gitignore\ncreated PROJECT\ncreated README.md\n{requirements}created watches.yaml\n\n\
              Created project redis-operator. Next, in {of}:\n  \
              flyball create api --group cache --version v1alpha1 --kind Redis\n"
         );
@@ -102,8 +104,11 @@ fn role_for_ansible_is_described_without_ansible() {
     home.within(&folder, "run").fails_with(&[
         "roles/redis/tasks/main.yml:1: task \"copy\": module ansible.builtin.copy needs ansible-playbook, which is not \
          on the PATH",
-        "pip install ansible-core",
+        "pip install ansible-core kubernetes",
+        "ansible-galaxy collection install -r requirements.yml",
     ]);
+    let requirements = fs::read_to_string(folder.join("requirements.yml")).unwrap();
+    assert!(["kubernetes.core", "operator_sdk.util"].iter().all(|name| requirements.contains(name)), "{requirements}");
 }
 
 #[test]

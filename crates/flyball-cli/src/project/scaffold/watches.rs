@@ -10,6 +10,8 @@ use std::cmp::Ordering;
 
 /// Entries are inserted above this line.
 const ANCHOR: &str = "# +flyball:watch";
+/// The collections of a project, for runs of `ansible-playbook`.
+const REQUIREMENTS: &str = "requirements.yml";
 /// Fields of an entry, in their order.
 const FIELDS: [&str; 6] = ["group", "version", "kind", "chart", "role", "helmVersion"];
 /// The version of Helm that new charts are rendered with.
@@ -30,6 +32,9 @@ pub(crate) fn write(changes: &mut Changes, project: &Project) -> Result<()> {
         ),
     };
     changes.create(WATCHES, watches, false)?;
+    if project.project_type == ProjectType::Ansible {
+        changes.create(REQUIREMENTS, include_str!("../../../templates/ansible/requirements.yml"), false)?;
+    }
     changes.create("README.md", fill(readme, &[("name", &project.project_name)]), false)?;
     changes.create(FILE, project.text()?, false)?;
     // Hidden files may exist in an empty directory.
