@@ -74,14 +74,14 @@ fn call(arguments: &Arguments, resolver: Option<crate::services::Resolver>) -> R
     let text = |name: &str| arguments.get(name).map(to_text);
     let url = text("url").unwrap_or_default();
     let has_user = |url: &Uri| url.authority().is_none_or(|authority| authority.as_str().contains('@'));
-    let uri: Uri = url.trim().parse().map_err(|_| format!("url: invalid URL {url:?}"))?;
+    let uri: Uri = url.trim().parse().map_err(|_| "url: invalid URL".to_owned())?;
     if has_user(&uri) || !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(format!("url: {url:?} must begin with http:// or https://, and have no user"));
+        return Err("url: it must begin with http:// or https://, and have no user".to_owned());
     }
     let method = text("method").unwrap_or_else(|| "GET".to_owned()).to_uppercase();
     let method = match method.chars().all(|letter| letter.is_ascii_uppercase()) && method != "CONNECT" {
         true => Method::from_bytes(method.as_bytes()).map_err(|_| "method: required".to_owned())?,
-        false => return Err(format!("method: {method:?} is not a method of HTTP")),
+        false => return Err("method: it is not a method of HTTP".to_owned()),
     };
     let format = text("body_format").unwrap_or_else(|| "raw".to_owned());
     let (body, content_type) = body(arguments.get("body"), &format)?;

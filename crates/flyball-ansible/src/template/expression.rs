@@ -27,9 +27,15 @@ pub(super) struct Expression {
     states: usize,
 }
 
+/// Returns the reason of a syntax error, which contains the pattern in the lines before.
+fn reason_of(error: &str) -> String {
+    error.rsplit_once("error: ").map_or("it is invalid", |(_, reason)| reason).trim().to_owned()
+}
+
 impl Expression {
     /// Compiles an expression, and charges fuel for it.
     pub(super) fn new(state: &State<'_, '_>, pattern: &str, ignore_case: bool, multiline: bool) -> Result<Self, Error> {
+        let mut reason = "it is too large".to_owned();
         for size in REGEX_BYTES {
             state.consume_fuel((size >> 7) as u64)?;
             let mut builder = RegexBuilder::new(pattern);
@@ -50,10 +56,15 @@ impl Expression {
                     return Ok(Self { regex, walker, states });
                 }
                 Err(regex::Error::CompiledTooBig(_)) => {}
-                Err(_) => break,
+                Err(error) => {
+                    reason = reason_of(&error.to_string());
+                    break;
+                }
             }
         }
-        Err(reject(format!("{pattern} is not a supported regular expression (look-around is not supported)")))
+        // A pattern may contain a secret, so the message does not.
+        let length = pattern.len();
+        Err(reject(format!("a pattern of {length} bytes is not a supported regular expression: {reason}")))
     }
 
     /// Finds the first match.

@@ -57,7 +57,7 @@ fn number(text: &str) -> Result<i64, String> {
         Some(digits) => i64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("can't parse {text:?} as integer"))
+    parsed.map_err(|_| "with_sequence: a bound is no integer".to_owned())
 }
 
 /// A format with one number, such as `host%02d`.

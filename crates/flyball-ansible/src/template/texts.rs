@@ -24,7 +24,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
             Some(part) => parts
                 .get(&part)
                 .map(from_json)
-                .ok_or_else(|| reject(format!("urlsplit: unknown URL component: {part}"))),
+                .ok_or_else(|| reject("urlsplit: unknown URL component")),
         }
     });
     env.add_filter("splitext", |path: String| {
@@ -38,7 +38,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
         let namespace = namespace.or(options.get("namespace")?).unwrap_or_else(|| UUID_NAMESPACE.to_owned());
         options.assert_all_used()?;
         weigh(state, &value)?;
-        uuid(&namespace, &value.to_string()).ok_or_else(|| reject(format!("to_uuid: invalid namespace {namespace}")))
+        uuid(&namespace, &value.to_string()).ok_or_else(|| reject("to_uuid: invalid namespace"))
     });
     for name in ["k8s_config_resource_name", "kubernetes.core.k8s_config_resource_name"] {
         env.add_filter(name, |state: &State<'_, '_>, object: Value| {
