@@ -4,6 +4,7 @@ use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
+use crate::finished::FinishedRuns;
 use crate::memory::{MAX_RUN_BYTES, PROCESS_BYTES, RESERVED_BYTES};
 use crate::metrics::{Metrics, PostedMetrics, check_name, serve};
 use crate::names::Names;
@@ -11,6 +12,7 @@ use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
 use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::shares::Shares;
+use crate::status;
 use crate::template::walk;
 use crate::vault::Vault;
 use crate::watches::{Executor, Runs, Watch, Watches};
@@ -147,6 +149,7 @@ fn controller(
             names: Arc::new(names),
             slots,
             deferrals: Deferrals::default(),
+            finished: FinishedRuns::default(),
             metrics,
             role_metrics,
         })
@@ -154,6 +157,7 @@ fn controller(
     let mut controller = Controller::deferred_of(&kind, make)
         .deadline(DEADLINE)
         .concurrency(workers)
+        .adapts_status(&status::CONDITIONS)
         .memory_budget(&executors.memory, MAX_RUN_BYTES + process_bytes);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
