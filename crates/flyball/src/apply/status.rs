@@ -1,7 +1,7 @@
 //! The status of the object being reconciled.
 
 use super::{condition, unchanged::without_nulls};
-use crate::context::{Context, ReconcileSession};
+use crate::context::{Context, ReconcileSession, StatusSchema};
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
 use flyball_core::time::rfc3339;
@@ -47,7 +47,7 @@ impl<K: AnyResource> Context<K> {
     pub async fn adapted_status(&self, status: &impl Serialize) -> Result<Value> {
         let mut status = serde_json::to_value(status)?;
         match &self.session.declared.status_schema {
-            Some(schema) if !schema.adapt(&self.session, &mut status, &Value::Null).await? => Ok(json!({})),
+            Some(schema) if !self.session.adapt(schema, &mut status, &Value::Null).await? => Ok(json!({})),
             _ => Ok(status),
         }
     }
@@ -75,6 +75,10 @@ impl ReconcileSession {
         .boxed()
     }
 
+    async fn adapt(&self, schema: &StatusSchema, status: &mut Value, before: &Value) -> Result<bool> {
+        schema.adapt(&self.env, &self.primary.kind, status, before).await
+    }
+
     async fn apply_status(&self, mut status: Value) -> Result<()> {
         let primary = &self.primary;
         let store = self.primary_store()?;
@@ -88,7 +92,7 @@ impl ReconcileSession {
             condition::complete(&mut status, before.as_ref(), primary.entry.generation(), &rfc3339(self.now()));
         }
         if let Some(schema) = &self.declared.status_schema
-            && !schema.adapt(self, &mut status, before.as_ref().unwrap_or(&Value::Null)).await?
+            && !self.adapt(schema, &mut status, before.as_ref().unwrap_or(&Value::Null)).await?
         {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 //! The schema is read from the API server's OpenAPI documents, which every authenticated client may read, when a status
 //! is first set, and again after a rejection. Without a document, the schema counts as open.
 
-use super::ReconcileSession;
+use super::Environment;
 use crate::error::Result;
 use crate::kind::Kind;
 use flyball_core::time::Timestamp;
@@ -45,8 +45,14 @@ impl StatusSchema {
     }
 
     /// Adapts a status to the schema, with the status in the cluster; returns false if nothing of it is declared.
-    pub(crate) async fn adapt(&self, session: &ReconcileSession, status: &mut Value, before: &Value) -> Result<bool> {
-        let Some(schema) = self.schema(session).await? else { return Ok(false) };
+    pub(crate) async fn adapt(
+        &self,
+        env: &Environment,
+        kind: &Kind,
+        status: &mut Value,
+        before: &Value,
+    ) -> Result<bool> {
+        let Some(schema) = self.schema(env, kind).await? else { return Ok(false) };
         let conditions = &schema["properties"]["conditions"];
         if conditions["x-kubernetes-list-type"] != "map" {
             join(status, before, self.own_conditions);
@@ -68,8 +74,8 @@ impl StatusSchema {
     }
 
     /// Returns the schema; `None` if the kind has no declared status.
-    async fn schema(&self, session: &ReconcileSession) -> Result<Option<Arc<Value>>> {
-        let now = session.now();
+    async fn schema(&self, env: &Environment, kind: &Kind) -> Result<Option<Arc<Value>>> {
+        let now = env.clock.now();
         let is_current = |latest: &&Latest| {
             !latest.has_pruned || now.as_second().saturating_sub(latest.read_at.as_second()) < MAX_AGE_SECONDS
         };
@@ -77,7 +83,7 @@ impl StatusSchema {
             return Ok(latest.schema.clone());
         }
         let open = || Some(Arc::new(Value::Bool(true)));
-        let Some(schema) = read(session).await? else { return Ok(open()) };
+        let Some(schema) = read(env, kind).await? else { return Ok(open()) };
         let schema = schema.map(Arc::new);
         *self.latest.lock() = Some(Latest { schema: schema.clone(), read_at: now, has_pruned: schema.is_none() });
         Ok(schema)
@@ -86,18 +92,18 @@ impl StatusSchema {
 
 /// Reads the schema of the status of the kind that is reconciled. The outer `None` means that there is no document for
 /// the kind, which the API server publishes some time after the CRD; the inner one, that no status is declared.
-async fn read(session: &ReconcileSession) -> Result<Option<Option<Value>>> {
-    let gvk = session.primary.kind.gvk();
+async fn read(env: &Environment, kind: &Kind) -> Result<Option<Option<Value>>> {
+    let gvk = kind.gvk();
     let root = if gvk.group.is_empty() { "api".to_owned() } else { format!("apis/{}", gvk.group) };
     let request = Request::get(format!("/openapi/v3/{root}/{}", gvk.version)).header(ACCEPT, "application/json");
     let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
-    let document = match session.env.client.exchange(request).await {
+    let document = match env.client.exchange(request).await {
         Ok(document) => document,
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 406) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let mut document: Value = serde_json::from_slice(&document)?;
-    Ok(status_of(&mut document, &session.primary.kind))
+    Ok(status_of(&mut document, kind))
 }
 
 fn status_of(document: &mut Value, kind: &Kind) -> Option<Option<Value>> {

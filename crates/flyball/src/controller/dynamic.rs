@@ -59,8 +59,8 @@ impl<R: Reconcile> Dynamic<Controller<R>> {
         self.scope.owns_as(ty, self.kind)
     }
 
-    /// Allows the controller to [create](crate::Context::create_unowned) objects of the kind without an owner, but not to
-    /// change or delete them.
+    /// Allows the controller to [create](crate::Context::create_unowned) objects of the kind without an owner. They are
+    /// neither changed nor deleted.
     pub fn creates(self) -> Controller<R> {
         let ty = self.ty();
         self.scope.creates_as(ty, self.kind)
