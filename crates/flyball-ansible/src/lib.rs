@@ -58,6 +58,7 @@ mod ansible;
 mod error;
 mod executor;
 mod fields;
+mod finished;
 mod flags;
 mod job;
 mod memory;

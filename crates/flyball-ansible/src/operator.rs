@@ -6,6 +6,7 @@ pub use executors::{AnsibleRequirement, ansible_requirements};
 
 use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::error::{Error, Result};
+use crate::finished::FinishedRuns;
 use crate::memory::{MAX_RUN_BYTES, RESERVED_BYTES};
 use crate::metrics::{Metrics, PostedMetrics, check_name, serve};
 use crate::names::Names;
@@ -13,6 +14,7 @@ use crate::offload::Slots;
 use crate::playbook::Kinds;
 use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::snake::snake;
+use crate::status;
 use crate::template::walk;
 use crate::vault::Vault;
 use crate::watches::{Executor, Watch, Watches};
@@ -161,6 +163,7 @@ fn controller(
             names: Arc::new(names),
             slots,
             deferrals: Deferrals::default(),
+            finished: FinishedRuns::default(),
             metrics,
             role_metrics,
         })
@@ -168,6 +171,7 @@ fn controller(
     let mut controller = Controller::deferred_of(&kind, make)
         .deadline(DEADLINE)
         .concurrency(workers)
+        .adapts_status(&status::CONDITIONS)
         .memory_budget(&executors.memory, MAX_RUN_BYTES + process_bytes);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);

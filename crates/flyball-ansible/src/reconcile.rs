@@ -1,6 +1,7 @@
 //! Reconciles an object: runs its role or playbook, and writes the result to the status.
 
 use crate::executor::Execute;
+use crate::finished::{FinishedRun, FinishedRuns};
 use crate::job::{Job, Outcome};
 use crate::metrics::{KindMetrics, RoleMetrics};
 use crate::names::Names;
@@ -53,6 +54,7 @@ pub(crate) struct Roles {
     /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
     pub(crate) deferrals: Deferrals,
+    pub(crate) finished: FinishedRuns,
     pub(crate) metrics: KindMetrics,
     pub(crate) role_metrics: RoleMetrics,
 }
@@ -90,6 +92,7 @@ impl Reconcile for Roles {
             // The finalizer runs next, if there is one.
             () = cx.deleted() => {
                 self.deferrals.end(cx.key());
+                self.finished.remove(cx.key());
                 tracing::info!("the run is canceled: the object is being deleted");
                 Ok(Action::done())
             }
@@ -123,8 +126,10 @@ impl Roles {
             Err(problem) => return Err(self.rejected(object, problem, cx).await?),
         };
         let generation = object.metadata.generation.unwrap_or(0);
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        let last = self.finished.get(cx.key(), &uid);
         if self.watch.manage_status
-            && let Some(conditions) = status::running(before, generation)
+            && let Some(conditions) = status::running(before, generation, last.as_ref().map(|last| last.generation))
         {
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
@@ -136,6 +141,8 @@ impl Roles {
         }
         self.deferrals.end(cx.key());
         self.write_status(object, &outcome, rejected.as_deref(), cx).await?;
+        let has_changes = outcome.failure.is_none() && outcome.changed > 0;
+        self.finished.insert(cx.key(), FinishedRun { uid, generation, has_changes });
         if outcome.changed > 0 {
             // The next run replaces these counts in the status.
             let Outcome { ok, changed, skipped, failures, .. } = outcome;
@@ -143,7 +150,9 @@ impl Roles {
         }
         // A run with changes is followed by another one, so that the status reflects the final state; but not if that
         // one reports changes too, as roles with commands always do.
-        let confirms = self.watch.manage_status && outcome.wrote && !status::has_changes(before, generation);
+        let is_changing = |last: FinishedRun| last.generation == generation && last.has_changes;
+        let had_changes = status::has_changes(before, generation) || last.is_some_and(is_changing);
+        let confirms = self.watch.manage_status && outcome.wrote && !had_changes;
         let again = outcome.requeue_after.or(period);
         self.ended(object, outcome, cx)?;
         Ok(match again {
@@ -162,6 +171,7 @@ impl Roles {
             return Ok(self.deferred(cx.key()));
         }
         self.deferrals.end(cx.key());
+        self.finished.remove(cx.key());
         if outcome.failure.is_some() {
             self.write_status(object, &outcome, rejected.as_deref(), cx).await?;
         }
@@ -252,7 +262,9 @@ impl Roles {
         cx: &Context<DynamicObject>,
     ) -> Result<()> {
         let before = &object.data["status"];
-        if let Some(fields) = status::fields(before, outcome, !self.watch.manage_status) {
+        if let Some(fields) = status::fields(before, outcome, !self.watch.manage_status)
+            && let Some(fields) = status::changed(before, cx.adapted_status(&fields).await?)
+        {
             self.patch_status(object, fields, cx).await?;
         }
         if let Some(rejected) = rejected.filter(|_| !self.watch.manage_status) {

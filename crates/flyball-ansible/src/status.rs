@@ -9,10 +9,13 @@ use crate::run::merge;
 use serde_json::{Map, Value, json};
 
 /// Returns the conditions during the first run for a generation; `None` if they are set already, or if a run for it
-/// has finished before.
-pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
+/// has finished before. `last` is the generation of the last run, if known.
+///
+/// The schema of the kind may lack the generation of conditions.
+pub(crate) fn running(before: &Value, generation: i64, last: Option<i64>) -> Option<Vec<Value>> {
     let known = condition(before, "Running");
-    if known.is_some_and(|known| known["observedGeneration"].as_i64() >= Some(generation)) {
+    let observed = known.and_then(|known| known["observedGeneration"].as_i64()).or(last);
+    if observed.map_or(known.is_some(), |observed| observed >= generation) {
         return None;
     }
     let mut conditions =
@@ -61,6 +64,9 @@ pub(crate) fn rejected(before: &Value, problem: &str) -> Vec<Value> {
     conditions
 }
 
+/// The types of all conditions.
+pub(crate) const CONDITIONS: [&str; 4] = ["Running", "Successful", "Failure", VARIABLES];
+
 /// The condition about fields that do not become variables.
 const VARIABLES: &str = "VariablesAccepted";
 
@@ -86,12 +92,15 @@ pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -
     let mut after = before.clone();
     let names: Vec<String> = requested.keys().cloned().collect();
     merge(&mut after, requested);
-    let changed: Map<String, Value> = names
-        .into_iter()
-        .filter(|name| before.get(name) != after.get(name))
-        .map(|name| (name.clone(), after[&name].clone()))
-        .collect();
-    (!changed.is_empty()).then_some(Value::Object(changed))
+    after.retain(|name, _| names.contains(name));
+    changed(&Value::Object(before), Value::Object(after))
+}
+
+/// Returns the fields of a status that differ from the current one, if any.
+pub(crate) fn changed(before: &Value, mut status: Value) -> Option<Value> {
+    let fields = status.as_object_mut()?;
+    fields.retain(|name, value| before.get(name) != Some(value));
+    (!fields.is_empty()).then_some(status)
 }
 
 /// Returns true if a status already contains this failure.
@@ -182,13 +191,18 @@ mod tests {
 
     #[test]
     fn running_condition_is_set_once_per_generation() {
-        let first = running(&json!({}), 1).unwrap();
+        let first = running(&json!({}), 1, None).unwrap();
         assert_eq!(first[0]["reason"], "Running");
         let mut known = done(&json!({}), &outcome(0, None), "now");
         known[0]["observedGeneration"] = 1.into();
-        assert!(running(&status(known.clone()), 1).is_none());
-        let again = running(&status(known), 2).unwrap();
+        assert!(running(&status(known.clone()), 1, None).is_none());
+        let again = running(&status(known.clone()), 2, None).unwrap();
         assert_eq!((&again[0]["status"], &again[1]["status"]), (&json!("True"), &json!("False")));
+        // Without generations of conditions, the last run is known from memory, or not at all.
+        known[0].as_object_mut().unwrap().remove("observedGeneration");
+        let is_announced = |last| running(&status(known.clone()), 2, last).is_some();
+        assert_eq!([None, Some(1), Some(2)].map(is_announced), [false, true, false]);
+        assert!(running(&json!({}), 2, Some(2)).is_none());
     }
 
     #[test]

@@ -116,6 +116,9 @@ pub struct FailedCalls {
     pub(crate) count: usize,
 }
 
+/// Returns an environment variable.
+pub(crate) type Variables<'w> = &'w dyn Fn(&str) -> Option<String>;
+
 /// The shared state of a rendering's templates.
 pub(crate) struct RenderContext<'w> {
     pub(crate) clock: Clock,
@@ -126,6 +129,8 @@ pub(crate) struct RenderContext<'w> {
     /// True if `tpl` evaluates untrusted data.
     pub(crate) evaluates: bool,
     pub(crate) helm: HelmVersion,
+    /// Environment variables, for templates of the operator's author.
+    pub(crate) variables: Option<Variables<'w>>,
     /// Compiled patterns of the chart.
     patterns: RefCell<BTreeMap<String, Rc<dyn Any>>>,
     steps: Cell<u64>,
@@ -179,6 +184,7 @@ impl<'w> RenderContext<'w> {
             budget,
             evaluates,
             helm: HelmVersion::default(),
+            variables: None,
             patterns: RefCell::default(),
             steps: Cell::new(0),
             check_at: Cell::new((STEPS_PER_CHECK, memory::used_bytes() + BYTES_PER_CHECK)),
@@ -239,6 +245,11 @@ impl<'w> RenderContext<'w> {
     /// Removes and returns the logged messages.
     pub(crate) fn take_missing(&self) -> Vec<String> {
         self.missing.as_ref().map(RefCell::take).unwrap_or_default()
+    }
+
+    /// Permits access to environment variables, and only the functions of slim-sprig.
+    pub(crate) fn with_variables(self, variables: Variables<'w>) -> Self {
+        Self { variables: Some(variables), ..self }
     }
 
     /// Sets the version of Helm.

@@ -191,11 +191,91 @@ const FLOAT: Type = Type::Float;
 const DICT: Type = Type::Map(MapKind::Any);
 const TIME: Type = Type::Object("time.Time");
 
-/// Finds a function of a version of Helm by its name.
-pub(crate) fn find(name: &str, helm: HelmVersion) -> Option<&'static Function> {
+/// The functions that a template may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FunctionSet {
+    /// Functions of a version of Helm.
+    Helm(HelmVersion),
+    /// Functions of slim-sprig whose results depend on the arguments and the environment only.
+    Slim,
+}
+
+/// Functions that slim-sprig lacks.
+const NOT_IN_SLIM: &[&str] = &[
+    "abbrev",
+    "abbrevboth",
+    "add1f",
+    "addf",
+    "bcrypt",
+    "buildCustomCert",
+    "camelcase",
+    "decryptAES",
+    "deepCopy",
+    "derivePassword",
+    "divf",
+    "encryptAES",
+    "fromJsonArray",
+    "fromToml",
+    "fromYaml",
+    "fromYamlArray",
+    "genCA",
+    "genCAWithKey",
+    "genPrivateKey",
+    "genSelfSignedCert",
+    "genSelfSignedCertWithKey",
+    "genSignedCert",
+    "genSignedCertWithKey",
+    "htpasswd",
+    "include",
+    "initials",
+    "kebabcase",
+    "lookup",
+    "merge",
+    "mergeOverwrite",
+    "mulf",
+    "mustDeepCopy",
+    "mustMerge",
+    "mustMergeOverwrite",
+    "mustToToml",
+    "mustToYaml",
+    "nospace",
+    "randAlpha",
+    "randAlphaNum",
+    "randAscii",
+    "randBytes",
+    "randNumeric",
+    "required",
+    "semver",
+    "semverCompare",
+    "sha512sum",
+    "shuffle",
+    "snakecase",
+    "subf",
+    "swapcase",
+    "toToml",
+    "toYaml",
+    "toYamlPretty",
+    "tpl",
+    "untitle",
+    "uuidv4",
+    "wrap",
+    "wrapWith",
+];
+
+/// Functions of slim-sprig whose results change from start to start of an operator.
+const UNSTABLE: &[&str] = &["ago", "getHostByName", "now", "randInt"];
+
+/// Finds a function of a set by its name.
+pub(crate) fn find(name: &str, set: FunctionSet) -> Option<&'static Function> {
     static FUNCTIONS: LazyLock<BTreeMap<&'static str, Function>> = LazyLock::new(functions);
-    let is_new = name == "mustToYaml";
-    FUNCTIONS.get(name).filter(|_| helm == HelmVersion::V4 || !is_new)
+    let is_in_set = match set {
+        FunctionSet::Helm(helm) => {
+            // Helm removes access to the environment.
+            !matches!(name, "env" | "expandenv") && (helm == HelmVersion::V4 || name != "mustToYaml")
+        }
+        FunctionSet::Slim => !NOT_IN_SLIM.contains(&name) && !UNSTABLE.contains(&name),
+    };
+    FUNCTIONS.get(name).filter(|_| is_in_set)
 }
 
 fn functions() -> BTreeMap<&'static str, Function> {

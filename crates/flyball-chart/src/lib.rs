@@ -16,6 +16,7 @@ mod chart;
 mod command;
 mod context;
 mod dates;
+mod environment;
 mod format;
 mod functions;
 mod glob;
@@ -42,11 +43,13 @@ pub use command::{
     ValueArgs, lint, parse_flags, template,
 };
 pub use context::{Budget, FailedCalls, Guard, Lookup};
+pub use environment::expand_variables;
 pub use helm::HelmVersion;
 pub use lint::{Lint, LintMessage, Severity};
 pub use release::Release;
 pub use render::{
-    DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, RenderedChart, outline_difference,
+    DeletePolicy, Header, Hook, HookEvent, Manifest, RenderError, RenderOptions, RenderedChart, is_test_hook,
+    outline_difference, override_value,
 };
 pub use seed::Seed;
 pub use semver::{Constraints, Error as ConstraintsError, Version};

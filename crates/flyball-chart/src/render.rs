@@ -4,13 +4,17 @@
 mod brief;
 pub(crate) mod coalesce;
 mod dependencies;
+mod headers;
 mod manifests;
 mod order;
 mod outline;
+mod override_value;
 mod trace;
 
+pub use headers::{Header, is_test_hook};
 pub(crate) use manifests::split;
 pub use outline::difference as outline_difference;
+pub use override_value::override_value;
 
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, File, schema};

@@ -113,6 +113,15 @@ impl Values {
             .map_err(|message| ValuesError::Set { flag: "--set-string", message })
     }
 
+    /// Merges trusted values over the values: mappings are merged, and lists are replaced.
+    pub fn merge(&mut self, over: &Values) {
+        let merged: Result<(), std::convert::Infallible> = self.change(|values| {
+            merge(values, over.map.clone());
+            Ok(())
+        });
+        let Ok(()) = merged;
+    }
+
     /// Sets values to contents of files, like `--set-file`.
     ///
     /// # Errors

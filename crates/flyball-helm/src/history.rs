@@ -28,6 +28,8 @@ const INPUTS: &str = "flyball.dev/release-inputs";
 const PROGRESS: &str = "flyball.dev/release-progress";
 /// Annotation of a Secret with the number of failures of the revision.
 const FAILURES: &str = "flyball.dev/release-failures";
+/// Annotation of a Secret with the options in annotations of the custom resource when the revision began.
+const OPTIONS: &str = "flyball.dev/release-options";
 /// Annotation of a Secret with the seed of the release's random values, so that upgrades keep them.
 const SEED: &str = "flyball.dev/release-seed";
 /// Annotation of an index with the number of Secrets of the revision.
@@ -90,6 +92,8 @@ pub(crate) struct RevisionAnnotations {
     pub(crate) progress: usize,
     /// Number of failures.
     pub(crate) failures: u32,
+    /// Options in annotations of the custom resource: another attempt is made when they change.
+    pub(crate) options: String,
     /// Seed of random values, if known.
     pub(crate) seed: Option<Seed>,
 }
@@ -101,6 +105,7 @@ impl RevisionAnnotations {
             (INPUTS, self.inputs.clone()),
             (PROGRESS, self.progress.to_string()),
             (FAILURES, self.failures.to_string()),
+            (OPTIONS, self.options.clone()),
         ];
         others.into_iter().chain(seed).map(|(name, value)| (name.to_owned(), value)).collect()
     }
@@ -131,6 +136,7 @@ impl StoredRevision {
             inputs: annotation(INPUTS).unwrap_or_default().to_owned(),
             progress: number(PROGRESS),
             failures: number(FAILURES).try_into().unwrap_or(u32::MAX),
+            options: annotation(OPTIONS).unwrap_or_default().to_owned(),
             seed: annotation(SEED).and_then(Seed::from_hex),
         }
     }

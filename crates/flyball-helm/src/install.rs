@@ -75,6 +75,8 @@ pub(crate) struct Operation<'a> {
     pub(crate) annotations: RevisionAnnotations,
     /// The upgrade that the revision rolls back.
     pub(crate) failed_upgrade: Option<FailedUpgrade>,
+    /// The options in annotations of the custom resource.
+    pub(crate) options: String,
     /// Objects that cannot be changed are recreated.
     pub(crate) force: bool,
 }
@@ -101,6 +103,7 @@ impl Operation<'_> {
             None => (FailedOperation::Install, "failed to install release", ["pre-install", "post-install"]),
         };
         let failed = ReleaseError::of(failed_operation, verb);
+        self.cx.set_desired_version(self.stored.version.into());
         let progress = match self.steps(before, way).await {
             Err(error) if before.is_some() && is_rejection(&error) => Ok(Hooks::Failed(error.to_string())),
             progress => progress,
@@ -334,6 +337,7 @@ impl Operation<'_> {
     async fn record_failure(mut self, problem: &str) -> Result<Progress> {
         self.revision.info.description = format!("failed to uninstall release: {problem}");
         self.annotations.failures = self.annotations.failures.saturating_add(1);
+        self.annotations.options.clone_from(&self.options);
         self.save().await?;
         let (problem, retry_after) = (self.revision.info.description, BACKOFF.after(self.annotations.failures));
         let failed_operation = FailedOperation::Uninstall;
@@ -350,7 +354,9 @@ impl Operation<'_> {
             self.revision.info.deleted = Some(rfc3339(self.cx.now()));
             (self.annotations.progress, self.annotations.failures) = (0, 0);
             self.save().await?;
-        } else if let Some(retry_after) = time_to_retry(self.cx, &self.stored, self.annotations.failures) {
+        } else if self.annotations.options == self.options
+            && let Some(retry_after) = time_to_retry(self.cx, &self.stored, self.annotations.failures)
+        {
             return Ok(Progress::Failed {
                 failed_operation: FailedOperation::Uninstall,
                 problem: self.revision.info.description,
@@ -422,6 +428,7 @@ pub(crate) async fn repair(
     revision: &Revision,
 ) -> Result<()> {
     let resources = objects(slots, revision).await?;
+    cx.set_desired_version(revision.version.into());
     stages::repair(cx, owner, kinds, &resources).await
 }
 

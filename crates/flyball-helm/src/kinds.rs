@@ -7,6 +7,7 @@
 use crate::rbac;
 use crate::resources::{self, ManifestError, Resource};
 use flyball::Kind;
+use flyball_chart::{Header, is_test_hook};
 use flyball_core::scope::CLUSTER_SCOPED;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -34,6 +35,10 @@ pub(crate) struct Kinds {
     /// Namespaces of objects outside of the release's namespace.
     pub(crate) namespaces: BTreeSet<String>,
     definitions: Vec<Definition>,
+    /// Templates with the lines of documents whose version or kind is unknown.
+    unknown: Vec<(String, String)>,
+    /// The templates that rendered objects.
+    rendered: BTreeSet<String>,
     /// Kinds that templates only look up.
     read: BTreeMap<(String, String), LookedUpKind>,
 }
@@ -52,6 +57,8 @@ pub(crate) struct CreatedKind {
     pub(crate) kind: Kind,
     /// Some objects of this kind cannot have the custom resource as owner.
     pub(crate) unowned: bool,
+    /// Objects of this kind are neither changed nor deleted.
+    pub(crate) is_created_only: bool,
 }
 
 /// Names of a kind in its CRD.
@@ -87,15 +94,27 @@ impl Kinds {
 
     /// Adds a kind.
     pub(crate) fn add(&mut self, api_version: &str, kind: &str) -> &mut CreatedKind {
+        let known = self.entry(api_version, kind);
+        known.is_created_only = false;
+        known
+    }
+
+    /// Adds CRDs in a chart's directory `crds`, which are created only.
+    pub(crate) fn add_crds(&mut self) {
+        self.entry("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    }
+
+    fn entry(&mut self, api_version: &str, kind: &str) -> &mut CreatedKind {
         let found = self.kind_of(api_version, kind);
         let unowned = !found.is_namespaced();
         let names = (api_version.to_owned(), kind.to_owned());
-        self.known.entry(names).or_insert(CreatedKind { kind: found, unowned })
+        self.known.entry(names).or_insert(CreatedKind { kind: found, unowned, is_created_only: true })
     }
 
     /// Adds the kinds of the rendered objects of a chart, and the rules that they grant.
     pub(crate) fn add_rendered(&mut self, rendered: &[Resource], namespace: &str) {
         for resource in rendered {
+            self.rendered.insert(resource.path.clone());
             let outside = resource.namespace().filter(|there| *there != namespace);
             self.namespaces.extend(outside.map(str::to_owned));
             let known = self.add(&resource.api_version, &resource.kind);
@@ -108,22 +127,46 @@ impl Kinds {
         }
     }
 
-    /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at line starts of one
+    /// Adds the kinds that the text of a template names literally: one `apiVersion` and one `kind` at line starts of a
     /// document. Adds its literal namespaces as well.
     pub(crate) fn add_literal(&mut self, template: &str) {
         self.namespaces.extend(NAMESPACE.captures_iter(template).map(|found| found[1].to_owned()));
-        for document in template.split("\n---") {
-            let field = |name: &str| {
-                let value = document.lines().find_map(|line| line.strip_prefix(name))?;
-                let value = value.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']);
-                (!value.is_empty() && !value.contains("{{")).then_some(value)
-            };
-            if let (Some(api_version), Some(kind)) = (field("apiVersion:"), field("kind:"))
+        // The operator does not run tests.
+        for document in template.split("\n---").filter(|document| !is_test_hook(document)) {
+            if let ([api_version], [kind]) = (&*literals(document, "apiVersion:"), &*literals(document, "kind:"))
+                && let (Some(api_version), Some(kind)) = (api_version, kind)
                 && !resources::is_list(api_version, kind)
             {
                 self.add(api_version, kind);
             }
         }
+    }
+
+    /// Adds the kinds whose versions or names templates compute or select. If one cannot be determined, its literal
+    /// versions are added.
+    pub(crate) fn add_headers(&mut self, headers: &[Header]) {
+        for Header { path, text, object } in headers {
+            let mut found: Vec<(String, String)> = object.iter().cloned().collect();
+            if found.is_empty() {
+                let versions = literals(text, "apiVersion:").into_iter().flatten();
+                let kinds: Vec<&str> = literals(text, "kind:").into_iter().flatten().collect();
+                let all = versions.flat_map(|version| kinds.iter().map(move |kind| (version, *kind)));
+                found.extend(all.map(|(version, kind)| (version.to_owned(), kind.to_owned())));
+            }
+            if found.is_empty() {
+                self.unknown.push((path.clone(), text.replace('\n', ", ")));
+            }
+            for (api_version, kind) in found.iter().filter(|(version, kind)| !resources::is_list(version, kind)) {
+                self.add(api_version, kind);
+            }
+        }
+    }
+
+    /// Describes the documents in templates whose version or kind is unknown: neither default values nor samples render
+    /// them.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = String> {
+        let unknown = self.unknown.iter().filter(|(path, _)| !self.rendered.contains(path));
+        unknown.map(|(path, text)| format!("{path}: {text}"))
     }
 
     /// Adds the kinds that the text of a template looks up, as far as they are named literally.
@@ -196,6 +239,16 @@ impl Kinds {
     }
 }
 
+/// Returns the values of a field at line starts; `None` for those that are computed.
+fn literals<'t>(document: &'t str, field: &str) -> Vec<Option<&'t str>> {
+    let value = |line: &'t str| {
+        let value = line.strip_prefix(field)?;
+        let value = value.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+        Some((!value.is_empty() && !value.contains("{{")).then_some(value))
+    };
+    document.lines().filter_map(value).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +263,25 @@ mod tests {
         );
         let found: Vec<_> = kinds.iter().map(|known| (known.kind.name(), known.unowned)).collect();
         assert_eq!(found, [("Deployment", false), ("ClusterRole", true)]);
+        let header = |text: &str, object: Option<(&str, &str)>| {
+            let object = object.map(|(version, kind)| (version.to_owned(), kind.to_owned()));
+            Header { path: "site/templates/a.yaml".into(), text: text.into(), object }
+        };
+        let mut computed = Kinds::default();
+        computed.add_literal("{{ if $new }}\napiVersion: a/v1\n{{ else }}\napiVersion: a/v2\n{{ end }}\nkind: A\n");
+        assert_eq!(computed.iter().count(), 0, "it is selected");
+        computed.add_headers(&[
+            header("apiVersion: {{ $v }}\nkind: Ingress", Some(("networking.k8s.io/v1", "Ingress"))),
+            header("apiVersion: a/v1\napiVersion: a/v2\nkind: A", None),
+            header("apiVersion: {{ $v }}\nkind: B", None),
+        ]);
+        let found: Vec<_> = computed.known.keys().map(|(version, kind)| format!("{version} {kind}")).collect();
+        assert_eq!(found, ["a/v1 A", "a/v2 A", "networking.k8s.io/v1 Ingress"]);
+        let unknown = |kinds: &Kinds| kinds.unknown().collect::<Vec<_>>();
+        assert_eq!(unknown(&computed), ["site/templates/a.yaml: apiVersion: {{ $v }}, kind: B"]);
+        let object = serde_json::json!({"apiVersion": "b/v1", "kind": "B", "metadata": {"name": "b"}});
+        computed.add_rendered(&Resource::of("site/templates/a.yaml", &object).unwrap(), "default");
+        assert_eq!(unknown(&computed), [""; 0]);
         kinds.add_lookups(
             "{{ $s := (lookup \"v1\" \"Secret\" .Release.Namespace \"a\").data }}{{ lookup $v \"Pod\" \"\" \"\" }}",
         );

@@ -44,8 +44,10 @@ use crate::rendering::Slots;
 use crate::storage::Revision;
 use crate::verified::VerifiedRevisions;
 use crate::watches::{Watch, Watches};
-use crate::{definition, resources};
-use flyball::{Cache, Context, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate, Source, Task};
+use crate::{definition, resources, stages, status};
+use flyball::{
+    Cache, Context, Controller, GroupVersionKind, Kind, ObjectChange, ObjectKey, Operator, Predicate, Source, Task,
+};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::core::DynamicObject;
@@ -53,6 +55,10 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Remedy for objects whose version or kind is unknown.
+const UNKNOWN_KIND_REMEDY: &str =
+    "the operator has no permission for it: add a sample to config/samples that renders it, then run flyball manifests";
 
 /// Polling interval for changed charts, if reloading is enabled.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
@@ -185,6 +191,23 @@ impl<'w> Builder<'w> {
     }
 }
 
+/// Describes the objects in templates whose kinds the [`operator()`] does not know: it has no permission for them.
+///
+/// The text of each begins with the template, and ends with a remedy. The operator logs them when it starts.
+///
+/// # Errors
+///
+/// As for [`operator()`].
+pub fn unknown_kinds(watches: &Watches) -> Result<Vec<String>, OperatorError> {
+    let samples = definition::samples(watches.directory())?;
+    let mut found = Vec::new();
+    for watch in watches.entries() {
+        let kinds = CurrentChart::open(watch)?.get().kinds(watch, &Extensions::default(), &[], &samples);
+        found.extend(kinds.unknown().map(|unknown| format!("{unknown}: {UNKNOWN_KIND_REMEDY}")));
+    }
+    Ok(found)
+}
+
 fn assemble(watches: &Watches, extensions: &BTreeMap<String, Arc<Extensions>>) -> Result<Operator, OperatorError> {
     let folder = watches.directory();
     let definitions = definition::read(folder)?;
@@ -198,6 +221,9 @@ fn assemble(watches: &Watches, extensions: &BTreeMap<String, Arc<Extensions>>) -
         let crd = definition::of(watch, &definitions)?;
         let defined: Vec<_> = definitions.iter().chain(source.definitions()).cloned().collect();
         let kinds = source.kinds(watch, &extensions, &defined, &samples);
+        for unknown in kinds.unknown() {
+            operator = operator.task(unknown_kind(&watch.kind, unknown));
+        }
         let primary = kinds.kind_of(&watch.kind.api_version(), &watch.kind.kind);
         let mut cache = Cache::of(&primary);
         if !watch.selector.is_empty() {
@@ -233,6 +259,16 @@ fn warning(setting: &'static str, kind: &GroupVersionKind, right: &'static str) 
     Task::new(setting, warn).on_every_replica()
 }
 
+/// Logs a warning about an object of a template whose version or kind is unknown.
+fn unknown_kind(kind: &GroupVersionKind, unknown: String) -> Task {
+    let kind = kind.clone();
+    let warn = move |_| async move {
+        tracing::warn!(%kind, "unknown kind: {unknown}: {UNKNOWN_KIND_REMEDY}");
+        Ok(())
+    };
+    Task::new("unknown-kind", warn).on_every_replica()
+}
+
 fn controller(
     watch: &Watch,
     primary: Kind,
@@ -256,15 +292,19 @@ fn controller(
     };
     let mut controller =
         Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>().index::<ByIndex>();
-    controller = controller.memory_budget(&slots.memory, slots.max_bytes());
+    controller = controller.adapts_status(&status::CONDITIONS).memory_budget(&slots.memory, slots.max_bytes());
     if watches.reloads() {
-        let (watch, primary) = (watch.clone(), primary.clone());
+        let (watch, primary, chart) = (watch.clone(), primary.clone(), Arc::clone(&chart));
         controller = controller.source(Source::timer(RELOAD_INTERVAL, move |caches| match chart.reload(&watch)? {
             true => caches.dynamic(&primary).keys(None),
             false => Ok(Vec::new()),
         }));
     }
     for known in kinds.iter() {
+        if known.is_created_only {
+            controller = controller.dynamic(&known.kind).creates();
+            continue;
+        }
         controller = controller.dynamic(&known.kind).owns();
         if known.unowned && watch.watch_dependent_resources {
             let (kind, kinds) = (resources::qualified(&primary), Arc::clone(&kinds));
@@ -278,10 +318,7 @@ fn controller(
     for kind in kinds.read_only() {
         controller = controller.dynamic(kind).reads();
     }
-    if watch.upgrade_crds {
-        controller =
-            controller.dynamic(&kinds.kind_of("apiextensions.k8s.io/v1", "CustomResourceDefinition")).replaces();
-    }
+    controller = crds(controller, watch, &primary, &chart, &kinds);
     for rule in kinds.rules.iter().cloned().chain(kinds.named_rules()).chain(extensions.rules.iter().cloned()) {
         controller = controller.allows(rule);
     }
@@ -289,6 +326,38 @@ fn controller(
         Some(workers) => controller.concurrency(workers),
         None => controller,
     }
+}
+
+/// Declares the CRDs in the chart's directory `crds`: releases continue when they are established.
+fn crds(
+    mut controller: Controller<Releases>,
+    watch: &Watch,
+    primary: &Kind,
+    chart: &Arc<CurrentChart>,
+    kinds: &Kinds,
+) -> Controller<Releases> {
+    if chart.get().crds().is_empty() {
+        return controller;
+    }
+    let definition = kinds.kind_of("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let (chart, primary) = (Arc::clone(chart), primary.clone());
+    controller = controller.dynamic(&definition).watches_changes(move |change, caches| {
+        let established = match change {
+            ObjectChange::Created(new) => stages::is_established(new).then_some(new),
+            ObjectChange::Updated { old, new } => {
+                (stages::is_established(new) && !stages::is_established(old)).then_some(new)
+            }
+            ObjectChange::Deleted(_) => None,
+        };
+        let is_awaited = |new: &DynamicObject| {
+            chart.get().crds().iter().any(|definition| Some(definition.name()) == new.metadata.name.as_deref())
+        };
+        match established.is_some_and(is_awaited) {
+            true => caches.dynamic(&primary).keys(None),
+            false => Ok(Vec::new()),
+        }
+    });
+    if watch.upgrade_crds { controller.dynamic(&definition).replaces() } else { controller }
 }
 
 /// Returns the custom resource of this kind in an object's annotation.

@@ -10,7 +10,7 @@ mod rollback;
 mod uninstall;
 
 use self::rollback::Rollback;
-use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT, UPGRADE_FORCE};
+use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, ROLLBACK_FORCE, UNINSTALL_WAIT, UPGRADE_FORCE};
 use crate::current::CurrentChart;
 use crate::extensions::Extensions;
 use crate::history::{self, History, RevisionAnnotations, StoredRevision};
@@ -68,6 +68,8 @@ struct Request<'a> {
     values: Values,
     /// The digest of chart and values.
     inputs: String,
+    /// The options in annotations of the custom resource.
+    options: String,
 }
 
 impl Reconcile for Releases {
@@ -147,8 +149,7 @@ impl Reconcile for Releases {
         let uid = object.uid().unwrap_or_default();
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary, uid: &uid };
         let source = self.chart.get();
-        let waits = object.annotations().get(UNINSTALL_WAIT).is_some_and(|waits| waits == "true");
-        match self.plan(&source, &namespace).uninstall(object, owner, cx, waits).await {
+        match self.plan(&source, &namespace).uninstall(object, owner, cx, does_wait(object)).await {
             Ok(Progress::Done) => {
                 self.verified.remove(&namespace, &name);
                 Ok(Action::done())
@@ -221,6 +222,22 @@ fn is_forced(object: &DynamicObject, annotation: &str, otherwise: bool) -> bool 
     }
 }
 
+/// Returns the options in annotations of a custom resource. A failed operation is repeated when they change.
+fn options(object: &DynamicObject) -> String {
+    let options = [
+        ("upgrade-force", is_forced(object, UPGRADE_FORCE, false)),
+        ("no-rollback-force", !is_forced(object, ROLLBACK_FORCE, true)),
+        ("uninstall-wait", does_wait(object)),
+    ];
+    let set: Vec<&str> = options.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
+    set.join(",")
+}
+
+/// Returns true if a custom resource is kept until all objects of its release are deleted.
+fn does_wait(object: &DynamicObject) -> bool {
+    object.annotations().get(UNINSTALL_WAIT).is_some_and(|waits| waits == "true")
+}
+
 /// Writes the status of a failed release. If this write fails as well, the original error is returned.
 async fn write_status(cx: &Context<DynamicObject>, report: &Report<'_>) {
     if let Err(error) = cx.set_status(&report.status()).await {
@@ -289,6 +306,7 @@ impl Plan<'_> {
             revision,
             annotations,
             failed_upgrade: None,
+            options: options(object),
             force: is_forced(object, UPGRADE_FORCE, false),
         }
     }

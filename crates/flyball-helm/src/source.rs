@@ -14,8 +14,8 @@ use crate::watches::Watch;
 use crate::yaml;
 use flyball::{Clock, Context, Error, Result};
 use flyball_chart::{
-    Budget, Capabilities, Chart, DeletePolicy, HelmVersion, Hook, HookEvent, Release, RenderError, RenderOptions,
-    RenderedChart, Seed, Values,
+    Budget, Capabilities, Chart, DeletePolicy, Header, HelmVersion, Hook, HookEvent, Release, RenderError,
+    RenderOptions, RenderedChart, Seed, Values,
 };
 use flyball_core::time::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -206,8 +206,9 @@ impl Source {
             kinds.add_literal(text);
             kinds.add_lookups(text);
         }
-        if !self.definitions.is_empty() {
-            kinds.add("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        kinds.add_headers(&self.headers(watch));
+        if !self.crds.is_empty() {
+            kinds.add_crds();
         }
         let of_kind = |sample: &&Value| {
             sample["kind"] == *watch.kind.kind && sample["apiVersion"] == *watch.kind.api_version().to_string()
@@ -225,13 +226,21 @@ impl Source {
         kinds
     }
 
+    /// Returns the versions and kinds that templates compute, with the values of the entry.
+    fn headers(&self, watch: &Watch) -> Vec<Header> {
+        let mut values = Values::default();
+        // An error is logged with the kinds of the default values.
+        let _ = watch.override_in(&mut values);
+        let (name, namespace) = DEFAULT_RELEASE;
+        let release = Release { name: name.into(), namespace: namespace.into(), revision: 1, is_upgrade: false };
+        self.chart.headers(&values, &release, &Capabilities::of(self.helm))
+    }
+
     /// Adds the kinds of a release with these values.
     fn add_kinds_of(&self, watch: &Watch, values: Map<String, Value>, name: &str, namespace: &str, kinds: &mut Kinds) {
         let mut values = Values::from(values);
-        for (path, value) in &watch.override_values {
-            if let Err(error) = values.set_string(&format!("{path}={value}")) {
-                tracing::warn!(kind = %watch.kind, %error, "cannot set overrideValues.{path}");
-            }
+        if let Err((path, error)) = watch.override_in(&mut values) {
+            tracing::warn!(kind = %watch.kind, %error, "cannot set overrideValues.{path}");
         }
         let release = Release { name: name.into(), namespace: namespace.into(), revision: 1, is_upgrade: false };
         let rendered = match self.chart.render(&values, &release, &Capabilities::of(self.helm)) {

@@ -14,7 +14,6 @@ use crate::resources::{ManifestError, Owner, Resource, is_kept};
 use flyball::{Children, Context, Error, Kind, Result};
 use kube::api::{Api, PostParams};
 use kube::core::DynamicObject;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The annotation with the group of an object.
@@ -137,13 +136,17 @@ pub(crate) async fn create_crds(
                 cx.create_unowned(&object).await?
             }
         };
-        let conditions = live.data["status"]["conditions"].as_array();
-        let is_established = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
-        if !conditions.is_some_and(|conditions| conditions.iter().any(is_established)) {
+        if !is_established(&live) {
             return Ok(Some(format!("CustomResourceDefinition {} is not established", definition.name())));
         }
     }
     Ok(None)
+}
+
+/// Returns true if a CRD is established: the API server serves its kind.
+pub(crate) fn is_established(definition: &DynamicObject) -> bool {
+    let mut conditions = definition.data["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
 async fn declare(

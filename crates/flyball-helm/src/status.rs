@@ -158,6 +158,13 @@ impl Report<'_> {
     }
 }
 
+/// The types of all conditions.
+pub(crate) const CONDITIONS: [&str; 7] =
+    ["Initialized", "Deployed", "ReleaseFailed", "Irreconcilable", PROGRESSING, PAUSED, INVALID_REVISION.0];
+
+/// The condition of a paused custom resource.
+const PAUSED: &str = "Paused";
+
 /// The condition of a deployed release that waits for an upgrade or a rollback.
 pub(crate) const PROGRESSING: &str = "Progressing";
 
@@ -207,8 +214,8 @@ fn truncated(message: &str) -> String {
 /// Builds the status of a paused custom resource.
 pub(crate) fn paused(known: &Value) -> Value {
     let mut conditions: Vec<Value> = known["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.retain(|condition| condition["type"] != "Paused");
-    conditions.push(json!({"type": "Paused", "status": "True", "reason": "PauseReconcileAnnotationTrue"}));
+    conditions.retain(|condition| condition["type"] != PAUSED);
+    conditions.push(json!({"type": PAUSED, "status": "True", "reason": "PauseReconcileAnnotationTrue"}));
     let mut status = json!({"conditions": conditions});
     for field in ["deployedRelease", "release"] {
         if let Some(known) = known.get(field) {

@@ -4,7 +4,7 @@ use crate::selector;
 use crate::storage::MAX_HISTORY;
 use crate::yaml;
 use flyball::{GroupVersionKind, Kind};
-use flyball_chart::HelmVersion;
+use flyball_chart::{HelmVersion, Values, ValuesError, override_value};
 use flyball_core::time::{parse_duration, parse_unsigned_duration};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ pub struct Watch {
     #[doc(alias = "SkipDependentWatches")]
     pub watch_dependent_resources: bool,
     /// Values that override those of all custom resources, in the syntax of `--set-string`. Environment variables are
-    /// replaced.
+    /// replaced and [templates](flyball_chart::override_value) executed.
     #[doc(alias = "WithOverrideValues")]
     pub override_values: BTreeMap<String, String>,
     /// Label selector of custom resources; empty selects all.
@@ -317,6 +317,21 @@ impl Watch {
         })
     }
 
+    /// Overrides values by those of the entry.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first path that is invalid, and the error. The values are not changed.
+    pub fn override_in(&self, values: &mut Values) -> Result<(), (String, ValuesError)> {
+        let mut overrides = Values::default();
+        for (path, value) in &self.override_values {
+            overrides.set_string(&format!("{path}={value}")).map_err(|error| (path.clone(), error))?;
+        }
+        // As in operator-sdk, an override of an item replaces the list.
+        values.merge(&overrides);
+        Ok(())
+    }
+
     /// Returns the kind with the regular plural.
     pub(crate) fn primary(&self) -> Kind {
         Kind::new(&self.kind.group, &self.kind.version, &self.kind.kind)
@@ -378,45 +393,13 @@ fn override_values(
         }
     };
     let expanded = values.iter().map(|(path, value)| match value {
-        Value::String(text) => Ok((path.clone(), expand(text, variable))),
+        Value::String(text) => match override_value(path, text, variable) {
+            Ok(value) => Ok((path.clone(), value)),
+            Err(problem) => Err((format!("overrideValues.{path}"), problem)),
+        },
         _ => Err((format!("overrideValues.{path}"), format!("{value} must be a string: put it in quotes"))),
     });
     expanded.collect()
-}
-
-/// Replaces `$NAME` and `${NAME}` as Go's `os.Expand` does; unset variables are empty.
-fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
-    let (mut out, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find('$') {
-        let (before, after) = (&rest[..at], &rest[at + 1..]);
-        out.push_str(before);
-        let (name, width) = name_of(after);
-        match name {
-            "" if width == 0 => out.push('$'),
-            // An invalid `${` is removed.
-            "" => {}
-            name => out.push_str(&variable(name).unwrap_or_default()),
-        }
-        rest = &after[width..];
-    }
-    out + rest
-}
-
-/// Returns the name after a `$`, and its length in the text.
-fn name_of(text: &str) -> (&str, usize) {
-    let special = |c: char| matches!(c, '*' | '#' | '$' | '@' | '!' | '?' | '-') || c.is_ascii_digit();
-    let Some(first) = text.chars().next() else { return ("", 0) };
-    if first == '{' {
-        return match text.find('}') {
-            Some(end) => (&text[1..end], end + 1),
-            None => ("", 1),
-        };
-    }
-    if special(first) {
-        return (&text[..1], 1);
-    }
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-    (&text[..end], end)
 }
 
 #[cfg(test)]
@@ -437,7 +420,7 @@ mod tests {
     #[test]
     fn entry_has_all_fields_of_operator_sdk() {
         let watches = parse(
-            "- group: cache.example.com\n  version: v1\n  kind: Memcached\n  chart: src\n  overrideValues: {image: $IMAGE, a.b: 'x${IMAGE}y$NONE'}\n  \
+            "- group: cache.example.com\n  version: v1\n  kind: Memcached\n  chart: src\n  overrideValues: {image: $IMAGE, a.b: 'x${IMAGE}y$NONE', tag: '{{ (\"$IMAGE\" | split \":\")._1 }}'}\n  \
              selector: {matchLabels: {tier: cache}, matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: d, operator: DoesNotExist}]}\n  \
              reconcilePeriod: 1m30s\n  maxConcurrentReconciles: 4\n  watchDependentResources: false\n  dryRunOption: server\n- {version: v1, kind: Other, chart: src}\n",
         )
@@ -445,6 +428,7 @@ mod tests {
         let [first, second] = watches.entries() else { panic!("{watches:?}") };
         assert_eq!(first.override_values["image"], "memcached:1.6");
         assert_eq!(first.override_values["a.b"], "xmemcached:1.6y");
+        assert_eq!(first.override_values["tag"], "1.6");
         assert_eq!(first.selector, "tier=cache,a in (b,c),!d");
         assert_eq!(first.reconcile_period, Some(Duration::from_secs(90)));
         assert_eq!((first.max_concurrent_reconciles, first.watch_dependent_resources), (Some(4), false));
@@ -513,6 +497,11 @@ mod tests {
             "FILE: entry 1 (Memcached): overrideValues.size: 3 must be a string: put it in quotes",
         );
         check(
+            &entry("overrideValues: {image.tag: '{{ tag }}'}"),
+            "FILE: entry 1 (Memcached): overrideValues.image.tag: invalid template string \"{{ tag }}\": template: image.tag:1: function \
+             \"tag\" not defined",
+        );
+        check(
             &entry("reconcilePeriod: soon"),
             "FILE: entry 1 (Memcached): reconcilePeriod: \"soon\" must be a duration of at least a second, such as 30s, 5m or 1h30m",
         );
@@ -535,23 +524,5 @@ mod tests {
             "FILE: entry 2 (Memcached): kind: an earlier entry has kind /v1, Kind=Memcached as well: merge the entries",
         );
         assert!(parse("a: [").unwrap_err().to_string().contains("is not a valid YAML list of watches: "));
-    }
-
-    #[test]
-    fn variables_are_expanded_as_by_go() {
-        let expand = |text| expand(text, &|name| Some(format!("<{name}>")));
-        for (text, expected) in [
-            ("$A_1.b", "<A_1>.b"),
-            ("${A}b", "<A>b"),
-            ("100$", "100$"),
-            ("a$ b", "a$ b"),
-            ("$$", "<$>"),
-            ("$12", "<1>2"),
-            ("${", ""),
-            ("${}x", "x"),
-            ("ä$ä", "ä$ä"),
-        ] {
-            assert_eq!(expand(text), expected, "{text}");
-        }
     }
 }

@@ -13,12 +13,14 @@ mod metrics;
 mod normalization;
 mod recent;
 mod session;
+mod status_schema;
 mod status_writer;
 
 pub(crate) use environment::{Environment, OnError, OnSuccess};
 pub(crate) use generated_names::Reservation;
 pub(crate) use metrics::{ApplyMetrics, ApplyOutcome};
 pub(crate) use session::{DeclaredTypes, LastKnown, Primary, ReconcileSession};
+pub(crate) use status_schema::StatusSchema;
 pub(crate) use status_writer::StatusWriter;
 
 use crate::cache::{Caches, Entry, Index, NamedIndex};
@@ -29,6 +31,7 @@ use crate::panics::guarded;
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The context of one reconcile: reads, writes, events, time and randomness.
 ///
@@ -315,6 +318,13 @@ impl<K: AnyResource> Context<K> {
     #[doc(alias = "kopf.info")]
     pub fn event(&self, event: Event) {
         self.session.event(event);
+    }
+
+    /// Sets the version of the desired state, for a reconciler that installs several of them for one spec, such as an
+    /// upgrade and its rollback. A field that differs between versions is not reported as alternating by the event
+    /// `Flapping`.
+    pub fn set_desired_version(&self, version: u64) {
+        self.session.desired_version.store(version, Ordering::Relaxed);
     }
 
     /// Records a write that was made through [`client`](Self::client), by the object in its response.

@@ -161,6 +161,11 @@ impl<R: Reconcile> Controller<R> {
         self.owns_as(Type::of::<T>(), Kind::of::<T>())
     }
 
+    fn creates_as(mut self, ty: Type, kind: Kind) -> Self {
+        self.declaration.creates(ty, &kind);
+        self
+    }
+
     fn owns_as(mut self, ty: Type, kind: Kind) -> Self {
         self.declaration.owns(ty, kind);
         self
@@ -424,6 +429,17 @@ impl<R: Reconcile> Controller<R> {
     /// all of them until there are objects in a second one.
     pub fn shares_workers(mut self) -> Self {
         self.declaration.shares_workers = true;
+        self
+    }
+
+    /// Adapts each [status](crate::Context::set_status) to the schema of the kind in the cluster, for kinds whose CRD
+    /// others may write.
+    ///
+    /// Fields that the schema does not declare are omitted: the API server would drop them from an update, and reject
+    /// the apply. Required reasons and messages of conditions are set. If the list of conditions is not merged by type,
+    /// it contains those of others as well: those with a type that is not in `own_conditions`.
+    pub fn adapts_status(mut self, own_conditions: &'static [&'static str]) -> Self {
+        self.declaration.adapts_status(own_conditions);
         self
     }
 

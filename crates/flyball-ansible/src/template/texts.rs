@@ -21,10 +21,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
         let parts = split_url(&url);
         match part {
             None => Ok(from_json(parts)),
-            Some(part) => parts
-                .get(&part)
-                .map(from_json)
-                .ok_or_else(|| reject("urlsplit: unknown URL component")),
+            Some(part) => parts.get(&part).map(from_json).ok_or_else(|| reject("urlsplit: unknown URL component")),
         }
     });
     env.add_filter("splitext", |path: String| {

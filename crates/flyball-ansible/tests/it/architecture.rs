@@ -3,6 +3,7 @@ use flyball_architecture::Sources;
 /// The layers from the bottom up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("finished", &[]),
     ("memory", &[]),
     ("offload", &[]),
     ("services", &[]),
@@ -25,7 +26,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("status", &["job", "run"]),
     (
         "reconcile",
-        &["executor", "job", "metrics", "names", "offload", "playbook", "status", "template", "variables", "watches"],
+        &[
+            "executor",
+            "finished",
+            "job",
+            "metrics",
+            "names",
+            "offload",
+            "playbook",
+            "status",
+            "template",
+            "variables",
+            "watches",
+        ],
     ),
     (
         "operator",
@@ -34,6 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ansible",
             "error",
             "executor",
+            "finished",
             "memory",
             "metrics",
             "names",
@@ -42,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "reconcile",
             "shares",
             "snake",
+            "status",
             "template",
             "vault",
             "watches",

@@ -16,6 +16,7 @@ mod presets;
 mod project;
 mod rights;
 mod role_metrics;
+mod schemas;
 mod shop;
 #[expect(dead_code, reason = "these tests use only a part of it")]
 #[path = "../../../flyball-cluster/tests/tenant/suite.rs"]

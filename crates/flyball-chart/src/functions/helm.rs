@@ -1,7 +1,8 @@
-//! Helm's own functions: `include`, `tpl`, `required`, `fail`, `lookup`.
+//! Helm's own functions: `include`, `tpl`, `required`, `fail`, `lookup`; and those that it removes from sprig.
 
 use super::{ANY, STR, Table, cost, marked, text};
 use crate::context::Call;
+use crate::environment::expand_variables;
 use crate::message;
 use crate::quote::{is_print, quote};
 use crate::value::{Map, MapKind, Value};
@@ -42,6 +43,14 @@ pub(super) fn add(table: &mut Table) {
         };
         // Objects in the cluster do not come from the author of the chart, so the result is untrusted.
         Ok(found.map_or_else(|| Value::Map(Map::empty(MapKind::Any)), |object| Value::from(&object).to_data()))
+    });
+    table.add("env", cost::deep, &[STR], |call, args| {
+        let variable = call.context.variables.and_then(|variables| variables(&text(&args[0])));
+        Ok(Value::str(variable.unwrap_or_default()))
+    });
+    table.add("expandenv", cost::deep, &[STR], |call, args| {
+        let variable = |name: &str| call.context.variables.and_then(|variables| variables(name));
+        Ok(Value::str(expand_variables(&text(&args[0]), &variable)))
     });
     // Host names are not resolved, so that the output of a chart does not depend on a resolver.
     table.add("getHostByName", cost::deep, &[STR], |_, _| Ok(Value::str("")));

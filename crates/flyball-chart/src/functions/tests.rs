@@ -1,6 +1,6 @@
 //! Tests of function costs: for all arguments, the charge of a call covers its run time.
 
-use super::{Function, Handling, find, functions};
+use super::{Function, FunctionSet, Handling, find, functions};
 use crate::context::{Budget, Call, RenderContext, VALUE_DEPTH};
 use crate::helm::HelmVersion;
 use crate::seed::Seed;
@@ -57,7 +57,7 @@ fn argument(context: &RenderContext<'_>, param: Type, shape: usize, size: usize)
         Type::List(kind) => Value::List(List::new(kind, items(size))),
         Type::Map(_) => map(size),
         Type::Object(_) => {
-            let now = *find("now", HelmVersion::V3).unwrap();
+            let now = *find("now", FunctionSet::Helm(HelmVersion::V3)).unwrap();
             call(context, &now, &[]).1.unwrap()
         }
     }

@@ -3,7 +3,7 @@
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
 use crate::context::{Call, RenderContext};
 use crate::format;
-use crate::functions::{Function, Handling};
+use crate::functions::{Function, FunctionSet, Handling};
 use crate::message;
 use crate::number::Number;
 use crate::text::{Text, Writer};
@@ -52,7 +52,11 @@ impl Templates {
     /// Fails if the text cannot be parsed.
     pub(crate) fn add(&mut self, source: Source, context: &RenderContext<'_>) -> Result<(), String> {
         context.charge(source.text.len(), source.text.len().saturating_mul(PARSED_BYTES_PER_BYTE))?;
-        for tree in super::parser::parse(source, context.helm)? {
+        let functions = match context.variables {
+            None => FunctionSet::Helm(context.helm),
+            Some(_) => FunctionSet::Slim,
+        };
+        for tree in super::parser::parse(source, functions)? {
             if !tree.is_empty() || self.get(&tree.name).is_none() {
                 self.trees.insert(tree.name.clone(), Rc::new(tree));
             }

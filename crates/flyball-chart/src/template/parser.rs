@@ -2,8 +2,7 @@
 
 use super::lexer::{Kind, Lexer, Token};
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
-use crate::functions;
-use crate::helm::HelmVersion;
+use crate::functions::{self, FunctionSet};
 use crate::message;
 use crate::number::{Number, parse_number};
 use crate::quote::unquote;
@@ -19,13 +18,13 @@ const DEPTH: usize = 1_000;
 /// # Errors
 ///
 /// Returns Go's message: `template: file:line: message`.
-pub(crate) fn parse(source: Source, helm: HelmVersion) -> Result<Vec<Tree>, String> {
+pub(crate) fn parse(source: Source, functions: FunctionSet) -> Result<Vec<Tree>, String> {
     let source = Rc::new(source);
     let data: &[std::ops::Range<usize>] = if source.is_evaluated { &[] } else { &source.data };
     let mut parser = Parser {
         lexer: Lexer::new(&source.text, data),
         source: Rc::clone(&source),
-        helm,
+        functions,
         tokens: std::array::from_fn(|_| Token { kind: Kind::Eof, at: 0, text: Cow::Borrowed(""), line: 0 }),
         peeked: 0,
         vars: vec!["$".into()],
@@ -41,7 +40,7 @@ pub(crate) fn parse(source: Source, helm: HelmVersion) -> Result<Vec<Tree>, Stri
 struct Parser<'a> {
     lexer: Lexer<'a>,
     source: Rc<Source>,
-    helm: HelmVersion,
+    functions: FunctionSet,
     /// Lookahead tokens; the last of them comes first.
     tokens: [Token<'a>; 3],
     peeked: usize,
@@ -484,7 +483,7 @@ impl<'a> Parser<'a> {
         let token = self.next_not_space();
         let what = match token.kind {
             Kind::Identifier => {
-                let Some(function) = functions::find(&token.text, self.helm) else {
+                let Some(function) = functions::find(&token.text, self.functions) else {
                     return self.error(&format!("function {} not defined", message::quoted(&token.text)));
                 };
                 Operand::Function(self.word(&token), function)

@@ -2,6 +2,7 @@ use flyball_architecture::Sources;
 
 /// The layers, lowest first: each module and its allowed imports.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("environment", &[]),
     ("glob", &[]),
     ("helm", &[]),
     ("memory", &[]),
@@ -22,7 +23,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "functions",
         &[
-            "context", "dates", "format", "helm", "memory", "message", "number", "quote", "semver", "text", "value",
+            "context",
+            "dates",
+            "environment",
+            "format",
+            "helm",
+            "memory",
+            "message",
+            "number",
+            "quote",
+            "semver",
+            "text",
+            "value",
             "yaml",
         ],
     ),
@@ -37,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "capabilities",
             "chart",
             "context",
+            "environment",
             "format",
             "functions",
             "helm",

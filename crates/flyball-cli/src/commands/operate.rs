@@ -10,6 +10,7 @@ use flyball::Operator;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -31,11 +32,18 @@ pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
     // The sizes of custom resources and of what is rendered from them are up to their authors.
     allocator::restart_with_purge_at_once();
     let path = args.watches;
+    let prints_manifests = args.args.first().is_some_and(|command| command == "manifests");
     let arguments = |name: String| std::iter::once(name.into()).chain(args.args);
     match content(&path)? {
         Content::Charts => {
             let watches = flyball_helm::Watches::read(&path).context(WHAT)?;
             let operator = flyball_helm::operator(&watches).context(WHAT)?;
+            if prints_manifests {
+                // A running operator logs them.
+                for unknown in flyball_helm::unknown_kinds(&watches).context(WHAT)? {
+                    let _ = writeln!(std::io::stderr(), "warning: unknown kind: {unknown}");
+                }
+            }
             let name = watches.name();
             Ok(operator.main_from(arguments(name)))
         }

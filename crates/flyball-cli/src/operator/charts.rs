@@ -19,9 +19,7 @@ pub(super) fn check(watches: &Path) -> Result<()> {
         let is_sample = |sample: &&Value| sample["apiVersion"] == *api_version && sample["kind"] == *watch.kind.kind;
         for sample in samples.iter().filter(is_sample) {
             let mut values = Values::from(sample["spec"].as_object().cloned().unwrap_or_default());
-            for (path, value) in &watch.override_values {
-                let _ = values.set_string(&format!("{path}={value}"));
-            }
+            let _ = watch.override_in(&mut values);
             let name = sample["metadata"]["name"].as_str().unwrap_or_default();
             let release =
                 Release { name: name.to_owned(), namespace: "default".to_owned(), revision: 1, is_upgrade: false };

@@ -176,7 +176,9 @@ impl Attempt<'_> {
         }
         if is_same_input && last.state == State::Failed {
             self.failures = annotations.failures;
-            if let Some(retry_after) = time_to_retry(self.cx, &last, self.failures) {
+            if annotations.options == self.request.options
+                && let Some(retry_after) = time_to_retry(self.cx, &last, self.failures)
+            {
                 let problem = self.newer.map(|revision| revision.info.description).unwrap_or_default() + note;
                 let failed_revision = Some(last.version);
                 return Ok(Break(Progress::Failed {
@@ -207,8 +209,10 @@ impl Attempt<'_> {
         let failed_operation = self.operation();
         let failed = |what| ReleaseError::of(failed_operation, what);
         let (plan, cx) = (self.plan, self.cx);
-        let failures = upgrade.annotations().failures;
-        if let (Some(retry_after), Some(revision)) = (time_to_retry(cx, rollback, failures), deployed) {
+        let RevisionAnnotations { failures, options, .. } = upgrade.annotations();
+        if options == self.request.options
+            && let (Some(retry_after), Some(revision)) = (time_to_retry(cx, rollback, failures), deployed)
+        {
             let problem = plan.describe(cx, upgrade).await.map_err(failed("failed to read the failed release"))?;
             let problem = format!("{problem}; rolled back to revision {}", restored_revision(revision));
             let is_restorable = plan.is_restorable(cx, &self.request, revision, &self.seed).await;
@@ -272,6 +276,7 @@ impl Attempt<'_> {
             inputs: self.request.inputs.clone(),
             progress: 0,
             failures: self.failures,
+            options: self.request.options.clone(),
             seed: Some(self.seed.clone()),
         };
         if let (Some(current), Some(revision)) = (self.installed(), &*deployed)

@@ -207,18 +207,15 @@ impl Plan<'_> {
             self.extensions.values(object, spec).map_err(|error| error.context("cannot map the spec to values"))?;
         let values = self.values(spec)?;
         let inputs = self.source.inputs(&values, self.watch);
-        Ok(Request { owner, values, inputs })
+        Ok(Request { owner, values, inputs, options: super::options(object) })
     }
 
     /// Overrides values by `overrideValues` in `watches.yaml`.
     pub(super) fn values(&self, values: Map<String, Value>) -> Result<Values> {
         let mut values = Values::untrusted(values);
-        for (path, value) in &self.watch.override_values {
-            let argument = format!("{path}={value}");
-            let wrong =
-                |error| Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal();
-            values.set_string(&argument).map_err(wrong)?;
-        }
+        self.watch.override_in(&mut values).map_err(|(path, error)| {
+            Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal()
+        })?;
         Ok(values)
     }
 }

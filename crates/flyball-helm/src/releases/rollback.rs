@@ -103,7 +103,8 @@ impl Plan<'_> {
             }
             Err(error) => return Err(failed("failed to verify the deployed release")(error)),
         }
-        let annotations = RevisionAnnotations { failures: 0, ..current.annotations() };
+        let annotations =
+            RevisionAnnotations { failures: 0, options: request.options.clone(), ..current.annotations() };
         let mut history = history.clone();
         let (stored, annotations) = match pending {
             Some(pending) => (pending.clone(), pending.annotations()),
@@ -159,7 +160,7 @@ impl Plan<'_> {
             return Ok(Some(true));
         }
         let values = self.values(revision.config.clone())?;
-        let request = Request { owner: request.owner, values, inputs: String::new() };
+        let request = Request { owner: request.owner, values, inputs: String::new(), options: String::new() };
         let is_same = |rendered: &Revision| is_same(revision, rendered);
         match self.renders(cx, &request, restored_revision(revision), revision, seed, is_same).await {
             Ok(rendered) => Ok(rendered.map(|(is_same, _)| is_same)),

@@ -82,6 +82,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "releases",
             "rendering",
             "resources",
+            "stages",
+            "status",
             "storage",
             "verified",
             "watches",

@@ -1,12 +1,14 @@
 //! Upgrades of the CRDs in a chart's directory `crds`.
 
-use crate::project::{apply_site, condition, history, operator_of, patch, project, sites};
+use crate::project::{api, apply_site, condition, history, operator_of, patch, project, sites};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-page\ndata:\n  title: {{ .Values.title }}\n";
 
@@ -70,6 +72,53 @@ async fn compatible_changes_of_crds_are_applied_by_upgrades() -> kube::Result<()
     let page = test.api::<ConfigMap>().get("blue-page").await?;
     assert_eq!((page.data.unwrap_or_default()["title"].as_str(), history(&test, "blue").await.len()), ("Hello", 1));
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_is_installed_as_soon_as_its_crds_are_established() {
+    let folder = site("crds-awaited", "");
+    let part = "apiVersion: example.com/v1\nkind: Part\nmetadata:\n  name: {{ .Release.Name }}-part\nsize: 1\n";
+    std::fs::write(folder.join("charts/site/templates/part.yaml"), part).expect("it can be written");
+    let test = Test::of(operator_of(folder)).allows_changes_of::<CustomResourceDefinition>().start().await;
+    sleep(Duration::from_secs(60)).await;
+    apply_site(&test, "blue", "{}").await;
+    let crds: Api<CustomResourceDefinition> = Api::all(test.client());
+    let is_established = async || {
+        let crd = crds.get_opt("parts.example.com").await.expect("the server answers");
+        let conditions = crd.and_then(|crd| crd.status?.conditions).unwrap_or_default();
+        conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
+    };
+    let parts = api(&test, "example.com", "v1", "Part");
+    while !is_established().await {
+        sleep(Duration::from_millis(50)).await;
+    }
+    let begin = Instant::now();
+    let is_installed = async || {
+        let deployed = condition(&sites(&test), "blue", "Deployed").await;
+        deployed.starts_with("True") && parts.get_opt("blue-part").await.is_ok_and(|part| part.is_some())
+    };
+    while !is_installed().await {
+        sleep(Duration::from_millis(50)).await;
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", sites(&test).get("blue").await);
+    }
+    assert!(begin.elapsed() <= Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn crds_are_created_without_permission_to_change_or_delete_them() {
+    let verbs = |entry: &str| {
+        let name = format!("crds-rights{}", entry.len());
+        let rules = operator_of(site(&name, entry))().rules().into_iter();
+        let of_crds = rules.filter(|rule| {
+            rule.resources.iter().flatten().any(|resource| resource.starts_with("customresourcedefinitions"))
+        });
+        let mut verbs: Vec<String> = of_crds.flat_map(|rule| rule.verbs).collect();
+        verbs.sort();
+        verbs.dedup();
+        verbs.join(",")
+    };
+    assert_eq!(verbs(""), "create,get,list,watch");
+    assert_eq!(verbs(", upgradeCRDs: true"), "create,get,list,update,watch");
 }
 
 #[tokio::test(start_paused = true)]

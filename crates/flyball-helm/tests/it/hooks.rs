@@ -175,6 +175,16 @@ async fn failing_delete_hook_keeps_the_release_until_it_succeeds() -> kube::Resu
     let first = test.api::<Job>().get("blue-last").await?.metadata.uid;
     sleep(Duration::from_secs(60)).await;
     assert_ne!(test.api::<Job>().get("blue-last").await?.metadata.uid, first, "the hook is retried");
+    // The backoff is an hour now.
+    sleep(Duration::from_secs(7200)).await;
+    let before = test.api::<Job>().get("blue-last").await?.metadata.uid;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(test.api::<Job>().get("blue-last").await?.metadata.uid, before);
+    let wait = json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/uninstall-wait": "true"}}});
+    patch(&sites(&test), "blue", wait).await;
+    sleep(Duration::from_secs(10)).await;
+    let after = test.api::<Job>().get_opt("blue-last").await?.and_then(|job| job.metadata.uid);
+    assert_ne!(after, before, "a changed option ends the backoff");
     assert!(test.api::<ConfigMap>().get_opt("blue-page").await?.is_some());
     Ok(())
 }

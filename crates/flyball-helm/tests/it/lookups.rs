@@ -1,8 +1,9 @@
 //! Templates that read from the cluster, draw random values, or read the time.
 
-use crate::project::{apply_site, condition, history, operator_of, project};
+use crate::project::{apply_site, condition, history, operator_of, patch, project, sites};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::DeleteParams;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,6 +92,37 @@ async fn unchanged_lookup_results_cause_no_rendering() {
         sleep(Duration::from_secs(90)).await;
         assert!(renderings.0.load(Ordering::Relaxed) > before);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unchanged_release_is_not_rendered_again() {
+    let renderings = Renderings::default();
+    let writer = renderings.clone();
+    let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG);
+    // With a single subscriber, events that other tests log first would be cached as disabled.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
+    let watches = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site, reconcilePeriod: 1m}\n";
+    let page = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-page\ndata: {title: {{ .Values.title }}}\n";
+    let files = [
+        ("watches.yaml", watches),
+        ("charts/site/templates/page.yaml", page),
+        ("charts/site/values.yaml", "title: Hello\n"),
+    ];
+    let test = Test::of(operator_of(project("plain-not-rendered-again", &files))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    let count = || renderings.0.load(Ordering::Relaxed);
+    let before = count();
+    assert!(before > 0);
+    patch(&sites(&test), "blue", serde_json::json!({"metadata": {"labels": {"a": "b"}}})).await;
+    sleep(Duration::from_secs(3600)).await;
+    test.api::<ConfigMap>().delete("blue-page", &DeleteParams::default()).await.expect("it is there");
+    test.eventually("the repair", async || test.api::<ConfigMap>().get_opt("blue-page").await.unwrap().is_some()).await;
+    assert_eq!(count(), before, "60 reconciles and a repair");
+    patch(&sites(&test), "blue", serde_json::json!({"spec": {"title": "Blue"}})).await;
+    test.assert_converges().await;
+    assert!(count() > before);
 }
 
 #[tokio::test(start_paused = true)]

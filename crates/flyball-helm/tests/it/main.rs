@@ -16,5 +16,7 @@ mod places;
 mod project;
 mod releases;
 mod restarts;
+mod rights;
 mod rollbacks;
+mod schemas;
 mod visitors;

@@ -380,7 +380,7 @@ async fn edited_template_causes_an_upgrade_without_a_restart() {
 #[tokio::test(start_paused = true)]
 async fn override_values_take_precedence_over_the_spec() {
     let folder = site("overridden");
-    let watches = "- group: web.example.com\n  version: v1\n  kind: Site\n  chart: charts/site\n  overrideValues: {title: Ours}\n  \
+    let watches = "- group: web.example.com\n  version: v1\n  kind: Site\n  chart: charts/site\n  overrideValues: {title: '{{ upper \"o\" }}urs'}\n  \
                    selector: {matchLabels: {tier: web}}\n";
     std::fs::write(folder.join("watches.yaml"), watches).expect("it can be written");
     let test = Test::of(operator_of(folder)).start().await;

@@ -106,6 +106,58 @@ async fn failed_upgrade_is_rolled_back() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changed_option_in_an_annotation_ends_the_backoff() {
+    let test = Test::of(operator_of(site("rollback-options", ""))).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    fail_upgrade(&test, "Bluer").await;
+    let number = async || revisions(&test, "blue").await.last().map_or(0, |revision| revision.version);
+    let option = |name: &str, value: &str| {
+        let name = format!("helm.sdk.operatorframework.io/{name}");
+        json!({"metadata": {"annotations": {name: value}}})
+    };
+    // The backoff is an hour now.
+    sleep(Duration::from_secs(7200)).await;
+    test.eventually("the rollback", async || failure(&test).await.contains("rolled back")).await;
+    for (change, attempts) in [
+        (option("upgrade-force", "true"), 1),
+        (option("rollback-force", "false"), 1),
+        (option("rollback-force", "0"), 0),
+        (option("reconcile-period", "2h"), 0),
+    ] {
+        let before = number().await;
+        patch(&sites(&test), "blue", change.clone()).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(number().await, before + 2 * attempts, "{change}: an upgrade and its rollback");
+        assert_eq!(title(&test).await, "Blue");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_option_in_an_annotation_ends_the_backoff_without_rollbacks() {
+    let test = Test::of(operator_of(site("install-options", ", rollbackOnFailure: false"))).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer", "port": BAD}})).await;
+    sleep(Duration::from_secs(7200)).await;
+    let attempt = async || {
+        let last = revisions(&test, "blue").await.pop();
+        last.map(|revision| revision.info.last_deployed).unwrap_or_default()
+    };
+    let before = attempt().await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(attempt().await, before, "the backoff is an hour");
+    patch(
+        &sites(&test),
+        "blue",
+        json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/upgrade-force": "true"}}}),
+    )
+    .await;
+    sleep(Duration::from_secs(5)).await;
+    assert_ne!(attempt().await, before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rolled_back_upgrade_is_attempted_again_with_backoff() {
     let mut test = Test::of(operator_of(site("rollback-backoff", ""))).start().await;
     apply_site(&test, "blue", "{title: Blue}").await;
@@ -119,6 +171,7 @@ async fn rolled_back_upgrade_is_attempted_again_with_backoff() {
     assert!(history(&test, "blue").await.len() <= 10);
     assert_eq!(title(&test).await, "Blue");
     assert!(failure(&test).await.ends_with("; rolled back to revision 1"), "{}", failure(&test).await);
+    assert_eq!(events(&test, "Flapping").await, [""; 0], "upgrade and rollback are different desired states");
 
     // A restart neither upgrades at once, nor does it lose the revision for the rollback.
     test.crash().await;

@@ -1,7 +1,7 @@
 //! The status of the object being reconciled.
 
 use super::{condition, unchanged::without_nulls};
-use crate::context::{Context, ReconcileSession};
+use crate::context::{Context, ReconcileSession, StatusSchema};
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
 use flyball_core::time::rfc3339;
@@ -19,6 +19,9 @@ impl<K: AnyResource> Context<K> {
     ///
     /// Nothing is sent if the status is unchanged.
     ///
+    /// The API server rejects fields that the schema does not declare, unless the controller
+    /// [adapts](crate::Controller::adapts_status) the status.
+    ///
     /// Of several controllers of one kind in an operator, the one that was declared first applies under the operator's
     /// field manager, and each further one under `OPERATOR/CONTROLLER`. So each sets fields of its own, among them
     /// conditions, if their list is [merged by type](crate::Condition).
@@ -33,13 +36,27 @@ impl<K: AnyResource> Context<K> {
     pub async fn set_status(&self, status: &impl Serialize) -> Result<()> {
         self.session.set_status(serde_json::to_value(status)?).await
     }
+
+    /// Returns a status without the fields that the schema in the cluster does not declare, if the controller
+    /// [adapts](crate::Controller::adapts_status) it: for a status that is written through the
+    /// [client](Context::client).
+    ///
+    /// # Errors
+    ///
+    /// When the API server returns an error.
+    pub async fn adapted_status(&self, status: &impl Serialize) -> Result<Value> {
+        let mut status = serde_json::to_value(status)?;
+        match &self.session.declared.status_schema {
+            Some(schema) if !self.session.adapt(schema, &mut status, &Value::Null).await? => Ok(json!({})),
+            _ => Ok(status),
+        }
+    }
 }
 
 impl ReconcileSession {
     pub(crate) fn set_status(&self, mut status: Value) -> BoxFuture<'_, Result<()>> {
         async move {
             let primary = &self.primary;
-            let store = self.primary_store()?;
             without_nulls(&mut status);
             if !status.is_object() {
                 return Err(Error::from(format!(
@@ -48,32 +65,58 @@ impl ReconcileSession {
                 ))
                 .terminal());
             }
-            let known = self.latest_to_apply(store, &primary.key).await?;
-            let shared = self.declared.status.as_ref().filter(|writer| writer.record_desired(&primary.key, &status));
-            if status.get("conditions").is_some() {
-                let before =
-                    known.entry.as_ref().map(|known| known.decode_like(&json!({"status": {"conditions": null}})));
-                let before = before.transpose()?;
-                let before = before.as_ref().map(|before| &before["status"]);
-                condition::complete(&mut status, before, primary.entry.generation(), &rfc3339(self.now()));
+            let Some(schema) = &self.declared.status_schema else { return self.apply_status(status).await };
+            match self.apply_status(status.clone()).await {
+                // The CRD may have changed since its schema was read.
+                Err(error) if is_misfit(&error) && schema.forget() => self.apply_status(status).await,
+                applied => applied,
             }
-            let gvk = primary.kind.gvk();
-            let mut object = json!({
-                "apiVersion": gvk.api_version(),
-                "kind": *gvk.kind,
-                // The UID prevents writing the status of a deleted object to a new one with the same name.
-                "metadata": {"name": primary.key.name(), "uid": primary.entry.uid()},
-                "status": status,
-            });
-            if let Some(namespace) = primary.key.namespace() {
-                object["metadata"]["namespace"] = namespace.into();
-            }
-            if let (Some(writer), Some(known)) = (shared, &known.entry) {
-                writer.check(known, &object)?;
-            }
-            self.apply_fields(store, &primary.key, "status", &object, known).await?;
-            Ok(())
         }
         .boxed()
     }
+
+    async fn adapt(&self, schema: &StatusSchema, status: &mut Value, before: &Value) -> Result<bool> {
+        schema.adapt(&self.env, &self.primary.kind, status, before).await
+    }
+
+    async fn apply_status(&self, mut status: Value) -> Result<()> {
+        let primary = &self.primary;
+        let store = self.primary_store()?;
+        let known = self.latest_to_apply(store, &primary.key).await?;
+        let shared = self.declared.status.as_ref().filter(|writer| writer.record_desired(&primary.key, &status));
+        let has_conditions = status.get("conditions").is_some();
+        let before = known.entry.as_ref().filter(|_| has_conditions);
+        let before = before.map(|known| known.decode_like(&json!({"status": {"conditions": null}})));
+        let before = before.transpose()?.map(|mut before| before["status"].take());
+        if has_conditions {
+            condition::complete(&mut status, before.as_ref(), primary.entry.generation(), &rfc3339(self.now()));
+        }
+        if let Some(schema) = &self.declared.status_schema
+            && !self.adapt(schema, &mut status, before.as_ref().unwrap_or(&Value::Null)).await?
+        {
+            return Ok(());
+        }
+        let gvk = primary.kind.gvk();
+        let mut object = json!({
+            "apiVersion": gvk.api_version(),
+            "kind": *gvk.kind,
+            // The UID prevents writing the status of a deleted object to a new one with the same name.
+            "metadata": {"name": primary.key.name(), "uid": primary.entry.uid()},
+            "status": status,
+        });
+        if let Some(namespace) = primary.key.namespace() {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        if let (Some(writer), Some(known)) = (shared, &known.entry) {
+            writer.check(known, &object)?;
+        }
+        self.apply_fields(store, &primary.key, "status", &object, known).await?;
+        Ok(())
+    }
+}
+
+/// Returns true if the API server may have rejected a status because of the schema. It reports undeclared fields as an
+/// internal error.
+fn is_misfit(error: &Error) -> bool {
+    error.status().is_some_and(|status| matches!(status.code, 400 | 422 | 500))
 }

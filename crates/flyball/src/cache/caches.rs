@@ -59,7 +59,7 @@ pub(crate) enum Error {
     NotDeclared(String),
     #[error(
         "{kind} in namespace {namespace:?} has no cache: the operator does not watch this namespace, which \
-         Operator::namespaces or Cache::namespaces adds"
+         --namespaces, Operator::namespaces or Cache::namespaces adds"
     )]
     NotWatched { kind: String, namespace: String },
     #[error("no index {name}: declare it with Controller::{declare}")]

@@ -7,6 +7,7 @@ use crate::events::Event;
 use crate::ledger::{self, ChangedFields, Segment, Verb, WrittenObject, path_text};
 use flyball_core::ObjectKey;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Path of a field.
 type Path = Box<[Segment]>;
@@ -98,6 +99,7 @@ impl ReconcileSession {
         // Kinds without a generation change with each write.
         let spec = u64::try_from(entry.generation()).ok().filter(|generation| *generation > 0);
         let spec = spec.unwrap_or_else(|| entry.resource_version());
+        let spec = (spec, self.desired_version.load(Ordering::Relaxed));
         WrittenObject { key: &self.primary.key, spec, store: store.id(), object }
     }
 }

@@ -3,7 +3,7 @@
 //! [`Context`](super::Context) adds the type. The futures here are boxed, so that they are compiled once with this
 //! crate, and not with each reconciler.
 
-use super::{Environment, StatusWriter};
+use super::{Environment, StatusSchema, StatusWriter};
 use crate::cache::{self, Entry, Selection, Store, StoreId};
 use crate::client;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::take;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Limit of partially cached objects that are read one by one; more of them are listed.
 const MAX_SINGLE_READS: usize = 8;
@@ -49,6 +49,8 @@ pub(crate) struct ReconcileSession {
     pub(super) accesses: Mutex<Accesses>,
     /// True if the object being reconciled is known to exist, or the API server has confirmed it.
     is_confirmed: AtomicBool,
+    /// Distinguishes desired states for one spec; 0 if there is only one.
+    pub(super) desired_version: AtomicU64,
 }
 
 /// The object being reconciled.
@@ -72,6 +74,8 @@ pub(crate) struct DeclaredTypes {
     pub(crate) finalizes: bool,
     /// The writer of the status, if several controllers share the kind.
     pub(crate) status: Option<StatusWriter>,
+    /// The schema that the status is adapted to.
+    pub(crate) status_schema: Option<StatusSchema>,
     /// Types without a cache that may be read.
     pub(crate) read: BTreeMap<Type, Kind>,
 }
@@ -112,7 +116,20 @@ impl ReconcileSession {
         };
         let written = Mutex::new(stale.unknown.iter().map(unknown).collect());
         let (accesses, is_confirmed) = (Mutex::default(), is_confirmed.into());
-        Self { env, declared, primary, stale, written, id, is_from_server, ledger, accesses, is_confirmed }
+        let desired_version = AtomicU64::default();
+        Self {
+            env,
+            declared,
+            primary,
+            stale,
+            written,
+            id,
+            is_from_server,
+            ledger,
+            accesses,
+            is_confirmed,
+            desired_version,
+        }
     }
 
     /// Returns true if children can be created without a request for the object being reconciled.

@@ -10,7 +10,7 @@ use super::unconfirmed::Unconfirmed;
 use super::worker::{Reconciler, Worker};
 use crate::backoff::Backoff;
 use crate::cache::{Caches, DeclaredIndex, Store, Writer};
-use crate::context::{DeclaredTypes, Environment, StatusWriter};
+use crate::context::{DeclaredTypes, Environment, StatusSchema, StatusWriter};
 use crate::error::Result;
 use crate::kind::{Kind, Type};
 use crate::ledger::Ledger;
@@ -133,6 +133,13 @@ impl Declaration {
         self.maps.push((kind, Map::Owner));
     }
 
+    /// Declares objects that are created without an owner, and neither changed nor deleted.
+    pub(super) fn creates(&mut self, ty: Type, kind: &Kind) {
+        self.caches(&ty, kind);
+        self.grants.push(Grant::new(kind, "", &["create"]));
+        self.declared.owned.insert(ty);
+    }
+
     pub(super) fn replaces(&mut self, ty: Type, kind: &Kind) {
         self.caches(&ty, kind);
         self.grants.push(Grant::new(kind, "", &["update"]));
@@ -181,6 +188,11 @@ impl Declaration {
     /// Applies the status with a field manager of its own, because several controllers write the status of the kind.
     pub(crate) fn shares_status(&mut self, writer: StatusWriter) {
         self.declared.status = Some(writer);
+    }
+
+    /// Adapts the status to the schema in the cluster.
+    pub(super) fn adapts_status(&mut self, own_conditions: &'static [&'static str]) {
+        self.declared.status_schema = Some(StatusSchema::new(own_conditions));
     }
 
     /// Creates the queue of the controller.

@@ -59,6 +59,13 @@ impl<R: Reconcile> Dynamic<Controller<R>> {
         self.scope.owns_as(ty, self.kind)
     }
 
+    /// Allows the controller to [create](crate::Context::create_unowned) objects of the kind without an owner. They are
+    /// neither changed nor deleted.
+    pub fn creates(self) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.creates_as(ty, self.kind)
+    }
+
     /// Reconciles the objects that `map` returns when an object of the kind changes, as [`Controller::watches`] does.
     pub fn watches(
         self,

@@ -41,8 +41,9 @@ impl Flap {
 pub(crate) struct WrittenObject<'a> {
     /// The reconciled object.
     pub(crate) key: &'a ObjectKey,
-    /// A number that changes with its spec: the generation, or the resource version if it has none.
-    pub(crate) spec: u64,
+    /// Numbers that change with its desired state: the generation, or the resource version if it has none; and the
+    /// version that the reconciler sets.
+    pub(crate) spec: (u64, u64),
     pub(crate) store: StoreId,
     pub(crate) object: &'a ObjectKey,
 }
@@ -67,7 +68,7 @@ struct Track {
 
 #[derive(Debug)]
 struct Change {
-    spec: u64,
+    spec: (u64, u64),
     store: StoreId,
     object: ObjectKey,
     field: ChangedField,

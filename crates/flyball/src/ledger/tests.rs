@@ -145,7 +145,7 @@ fn flapping(writes: &[(u64, u32, u32)]) -> Vec<bool> {
     let write = |(spec, from, to): &(u64, u32, u32)| {
         let state = |replicas: u32| json!({"spec": {"replicas": replicas, "paused": false}}).to_string();
         let fields = changed_fields(RawJson(&state(*from)), RawJson(&state(*to)), "", false);
-        !detector.record(WrittenObject { key: &owner, spec: *spec, store: 1, object: &object }, &fields).is_empty()
+        !detector.record(WrittenObject { key: &owner, spec: (*spec, 0), store: 1, object: &object }, &fields).is_empty()
     };
     writes.iter().map(write).collect()
 }
@@ -170,12 +170,12 @@ fn flap_detector_is_bounded() {
     let fields = changed_fields(RawJson(r#"{"a":1}"#), RawJson(r#"{"a":2}"#), "", false);
     for owner in 0..2000 {
         let owner = key(&format!("o{owner}"));
-        let written = WrittenObject { key: &owner, spec: 1, store: 0, object: &owner };
+        let written = WrittenObject { key: &owner, spec: (1, 0), store: 0, object: &owner };
         assert!(detector.record(written, &fields).is_empty());
     }
     let known = |owner: &str| {
         let owner = key(owner);
-        detector.reverted(WrittenObject { key: &owner, spec: 1, store: 0, object: &owner }).len()
+        detector.reverted(WrittenObject { key: &owner, spec: (1, 0), store: 0, object: &owner }).len()
     };
     assert_eq!((known("o0"), known("o1999")), (0, 1));
 }
