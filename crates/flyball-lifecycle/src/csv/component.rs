@@ -7,7 +7,7 @@ use crate::api::{
 use crate::install::{Definition, content_hash};
 use crate::patch::{merge_patch, object};
 use crate::rules::rule;
-use flyball::{Action, Caches, Context, Controller, Kind, ObjectKey, Reconcile, Resource, Result};
+use flyball::{Action, Caches, Context, Controller, Kind, ObjectKey, Predicate, Reconcile, Resource, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -134,6 +134,7 @@ pub(super) fn subscription_controller() -> Controller<impl Reconcile> {
             names.map(|name| ObjectKey::new(None, name)).collect()
         })
         .watches::<Definition>(subscriptions_of)
+        .filter::<Definition>(Predicate::annotations().or(Predicate::labels()))
         .watches::<Operator>(|operator, caches| {
             let key =
                 |key: &ObjectKey| operator.name_any().ends_with(&format!(".{}", key.namespace().unwrap_or_default()));
@@ -232,9 +233,12 @@ async fn collect<T: Resource>(
 /// Returns the controller of Operators.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     fn labeled<T: Resource>(controller: Controller<Operators>) -> Controller<Operators> {
-        controller.index::<ByOperator<T>>().watches::<T>(|object, _| {
-            Ok(operators(object.meta()).iter().map(|name| ObjectKey::new(None, name)).collect())
-        })
+        controller
+            .index::<ByOperator<T>>()
+            .watches::<T>(|object, _| {
+                Ok(operators(object.meta()).iter().map(|name| ObjectKey::new(None, name)).collect())
+            })
+            .filter::<T>(Predicate::labels())
     }
     let controller = Controller::new(Operators).allows(rule(crate::api::GROUP, &["operators"], &["delete"]));
     let controller = labeled::<ClusterRole>(controller);
