@@ -7,6 +7,7 @@
 //! deleted catalog.
 
 mod controller;
+mod host;
 mod location;
 mod status;
 
@@ -90,8 +91,8 @@ struct State {
     next: u64,
 }
 
-/// Loads the content of a CatalogSource. A ConfigMap needs the label [`CATALOG`](crate::api::labels::CATALOG) only if
-/// the lifecycle manager has reported that it is missing: other managers use all ConfigMaps.
+/// Loads the content of a CatalogSource. The label [`CATALOG`](crate::api::labels::CATALOG) is required only if the
+/// lifecycle manager has reported that it is missing: other managers use all contents.
 ///
 /// # Errors
 ///

@@ -9,6 +9,7 @@
 //! | `write` | applies them, as the manager or as a service account |
 //! | `index` | finds objects by owner, origin and Operator |
 //! | `copies`, `cleanup`, `reset` | copies in target namespaces; deletion |
+//! | `changes` | changes of other objects that concern an operator |
 //! | `controller` | calls the above in order |
 //! | `condition`, `component`, `config` | OperatorConditions, Operators, OLMConfig |
 //! | `policy` | users who may write objects that determine permissions |
@@ -16,6 +17,7 @@
 //! Invariant: a reconcile changes the phase at most once, and the next one starts only when the caches have this
 //! change. So each phase is visible to watchers, and a crash at any request is harmless.
 
+mod changes;
 mod cleanup;
 mod component;
 mod condition;

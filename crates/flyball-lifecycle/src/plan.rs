@@ -25,6 +25,7 @@ mod resources;
 mod steps;
 
 pub(crate) use actor::encoded;
+pub use resources::bundled_kinds;
 pub(crate) use steps::{Chosen, steps};
 
 use crate::api::{
@@ -41,6 +42,7 @@ use flyball_core::time::SignedDuration;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +62,14 @@ impl Reconcile for InstallPlans {
     async fn reconcile(&self, plan: &InstallPlan, cx: &Context<InstallPlan>) -> Result<Action> {
         let mut plan = plan.clone();
         match plan.status.phase {
+            InstallPlanPhase::None if plan.owner_references().is_empty() => {
+                let status = ownerless(&plan.status, &Time(cx.now()));
+                if status != plan.status {
+                    // With the fields that the CRD requires.
+                    change_status(cx, &plan, &json!({}), &status).await?;
+                }
+                return Ok(Action::done());
+            }
             // The controller of Subscriptions lists the steps.
             InstallPlanPhase::None | InstallPlanPhase::Planning | InstallPlanPhase::Complete => {
                 return Ok(Action::done());
@@ -109,6 +119,16 @@ impl InstallPlans {
         check::check(plan, &objects, &manager, &installer, cx).await?;
         execution::execute(plan, objects, &manager, &installer, cx).await
     }
+}
+
+/// Returns the status of a plan without steps that a user created: no controller lists its steps.
+fn ownerless(before: &InstallPlanStatus, now: &Time) -> InstallPlanStatus {
+    const MESSAGE: &str =
+        "the plan has no steps: create a Subscription, which gets a plan of its own, and delete this one";
+    let mut status = before.clone();
+    MESSAGE.clone_into(&mut status.message);
+    set_condition(&mut status, "False", "NoSteps", MESSAGE, now);
+    status
 }
 
 fn completed(before: &InstallPlanStatus, statuses: &[StepStatus], now: &Time) -> InstallPlanStatus {

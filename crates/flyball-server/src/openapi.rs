@@ -11,6 +11,7 @@ mod schemas;
 use crate::catalog::{Catalog, Resource, Version};
 use crate::response::{self, Body};
 use bytes::Bytes;
+use flyball_core::GroupVersion;
 use http::Response;
 use parking_lot::Mutex;
 use schemas::{Definitions, Dialect};
@@ -59,9 +60,15 @@ fn document_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// Responds to `/openapi/v3` with the paths of the documents.
-pub(crate) fn root(catalog: &Catalog) -> Response<Body> {
-    let mut paths = Map::new();
+/// Responds to `/openapi/v3` with the paths of the documents. Those of aggregated API servers have no hash: only their
+/// servers know when they change.
+pub(crate) fn root<'r>(catalog: &Catalog, remote: impl Iterator<Item = &'r GroupVersion>) -> Response<Body> {
+    let of_remote = |of: &GroupVersion| {
+        let path = document_path(&of.group, &of.version);
+        let url = format!("/openapi/v3/{path}");
+        (path, json!({"serverRelativeURL": url}))
+    };
+    let mut paths: Map<String, Value> = remote.map(of_remote).collect();
     for (name, group) in catalog.groups() {
         for version in group.versions.iter().filter(|version| !served(version).is_empty()) {
             let document_path = document_path(name, &version.name);

@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::progress::Progress;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use kube::api::{DeleteParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
@@ -75,7 +75,7 @@ pub(crate) async fn remove(
     };
     deletion.wait(timeout).await?;
     if !quiet {
-        print_line(&format!("{} {}", deletion.description, paint(Style::Good, "deleted")));
+        print_line(&format!("{} {}", one_line(&deletion.description), paint(Style::Good, "deleted")));
     }
     Ok(Some(deletion.description))
 }

@@ -1,6 +1,6 @@
 //! Progress of a transfer or of a wait, in one line of a terminal. Nothing is printed elsewhere.
 
-use super::terminal::shows_colors;
+use super::terminal::{one_line, shows_colors};
 use std::io::{Write, stderr};
 
 /// The line, which is removed when this is dropped.
@@ -29,7 +29,7 @@ impl Progress {
     pub(crate) fn show(&mut self, line: String) {
         if self.is_shown && line != self.line {
             // A terminal that is gone must not interrupt the command.
-            let _ = write!(stderr(), "\r\x1b[K{line}").and_then(|()| stderr().flush());
+            let _ = write!(stderr(), "{}", replacement(&line)).and_then(|()| stderr().flush());
             self.line = line;
         }
     }
@@ -43,6 +43,11 @@ impl Drop for Progress {
     }
 }
 
+/// Returns what replaces the line: lines contain messages of others.
+fn replacement(line: &str) -> String {
+    format!("\r\x1b[K{}", one_line(line))
+}
+
 /// Returns a number of MiB with one digit behind the point.
 fn mebibytes(bytes: u64) -> String {
     let tenths = bytes.saturating_mul(10) >> 20;
@@ -52,6 +57,11 @@ fn mebibytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_others_change_nothing_else_on_the_terminal() {
+        assert_eq!(replacement("memo.v1: \x1b[2J\ndone\u{9b}1A"), "\r\x1b[Kmemo.v1: ^[[2J^Jdone<9b>1A");
+    }
 
     #[test]
     fn sizes_have_one_digit() {

@@ -126,7 +126,7 @@ impl<'a> ScorecardRun<'a> {
                 let Some(schema) = self.status_schema(sample) else { continue };
                 judged += 1;
                 let found = self.connection.read(sample).await?;
-                let missing = missing_status_part(&found, !schema["properties"]["conditions"].is_null());
+                let missing = missing_status_part(&found, &schema["properties"]["conditions"]);
                 lacking.extend(missing.map(|what| {
                     format!(
                         "{} {} {what}",
@@ -275,18 +275,29 @@ impl<'a> ScorecardRun<'a> {
     }
 }
 
-/// Returns the missing part of a status.
-fn missing_status_part(object: &Value, has_conditions: bool) -> Option<&'static str> {
+/// Returns the missing part of a status, whose conditions have a schema unless the kind has none.
+fn missing_status_part(object: &Value, conditions_schema: &Value) -> Option<&'static str> {
     let status = object["status"].as_object().filter(|status| !status.is_empty());
     let Some(status) = status else { return Some("has none") };
     let conditions = status.get("conditions").and_then(Value::as_array).filter(|all| !all.is_empty());
     match conditions {
-        None if has_conditions => Some("has no conditions"),
-        Some(all) if all.iter().any(|one| one["observedGeneration"] != object["metadata"]["generation"]) => {
+        None if !conditions_schema.is_null() => Some("has no conditions"),
+        Some(all)
+            if !drops_generation(conditions_schema)
+                && all.iter().any(|one| one["observedGeneration"] != object["metadata"]["generation"]) =>
+        {
             Some("has a condition whose observedGeneration is not the object's")
         }
         None | Some(_) => None,
     }
+}
+
+/// Returns true if the API server drops `observedGeneration` from conditions, because their schema does not have it.
+fn drops_generation(conditions_schema: &Value) -> bool {
+    let items = &conditions_schema["items"];
+    items["properties"].is_object()
+        && items["properties"]["observedGeneration"].is_null()
+        && items["x-kubernetes-preserve-unknown-fields"] != true
 }
 
 #[cfg(test)]
@@ -307,8 +318,23 @@ mod tests {
             (conditions(json!(1)), Some("has a condition whose observedGeneration is not the object's")),
             (conditions(Value::Null), Some("has a condition whose observedGeneration is not the object's")),
         ] {
-            assert_eq!(missing_status_part(&object(status.clone()), true), expected, "{status}");
+            assert_eq!(missing_status_part(&object(status.clone()), &json!({"type": "array"})), expected, "{status}");
         }
-        assert_eq!(missing_status_part(&object(json!({"phase": "x"})), false), None);
+        assert_eq!(missing_status_part(&object(json!({"phase": "x"})), &Value::Null), None);
+    }
+
+    #[test]
+    fn generation_is_required_unless_the_schema_lacks_it() {
+        let object = json!({"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Ready"}]}});
+        let field = json!({"type": "integer"});
+        for (items, is_required) in [
+            (json!({"properties": {"type": {}, "observedGeneration": field}}), true),
+            (json!({"properties": {"type": {}}}), false),
+            (json!({"properties": {"type": {}}, "x-kubernetes-preserve-unknown-fields": true}), true),
+            (json!({"x-kubernetes-preserve-unknown-fields": true}), true),
+        ] {
+            let missing = missing_status_part(&object, &json!({"type": "array", "items": items}));
+            assert_eq!(missing.is_some(), is_required, "{items}");
+        }
     }
 }

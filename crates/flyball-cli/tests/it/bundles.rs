@@ -261,6 +261,8 @@ fn bundles_run_on_a_cluster_and_are_upgraded() {
     home.run(&["bundle", "run", "one"]).fails_with(&["the cluster has no lifecycle manager", "flyball olm install"]);
     home.run(&["olm", "install", "--quiet"]).ok();
 
+    home.run(&["bundle", "run", "one", "-n", "none"])
+        .fails_with(&["namespace none does not exist", "kubectl create namespace none"]);
     let run = |folder: &str| home.run(&["bundle", "run", folder, "-o", "json", "--timeout", "60s"]);
     let report = json_of(&run("one").ok());
     assert_eq!((&report["replaced"], &report["installed"]), (&json!(""), &json!("site.v1.0.0")));

@@ -98,6 +98,40 @@ fn invalid_catalogs_are_reported_with_remedies() {
 }
 
 #[test]
+fn names_in_catalogs_write_nothing_else_to_the_terminal() {
+    let home = Home::with_catalog("catalogcontrols");
+    let evil = "e\u{1b}[2J\nvalid 1 package\u{9b}31m\u{202e}";
+    let mut bundle: Value = serde_json::from_str(&bundle("1.0.0")).unwrap();
+    bundle["name"] = evil.into();
+    let channel = |entry: &str| {
+        json!({"schema": "olm.channel", "package": "site", "name": evil,
+        "entries": [{"name": entry}, {"name": evil, "replaces": entry}]})
+    };
+    let package = json!({"schema": "olm.package", "name": "site", "defaultChannel": evil});
+    let write = |folder: &str, channel: Value| {
+        home.write(&format!("{folder}/all.json"), &format!("{package}{channel}{bundle}"));
+    };
+    write("evil", channel("none\u{1b}[0m"));
+    write("other", channel("other"));
+    for args in [
+        &["catalog", "validate", "evil"][..],
+        &["catalog", "graph", "evil"],
+        &["catalog", "graph", "evil", "-o", "mermaid"],
+        &["catalog", "graph", "evil", "-o", "dot"],
+        &["catalog", "graph", "evil", "--package", "none"],
+        &["catalog", "diff", "catalog", "evil"],
+        &["catalog", "diff", "evil", "other"],
+    ] {
+        let output = home.run(args);
+        let text = format!("{}{}", output.out, output.err);
+        let is_control = |char: char| char != '\n' && (char.is_control() || char == '\u{202e}');
+        assert!(!text.contains(is_control), "{args:?}: {text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("valid")), "{args:?}: {text}");
+        assert!(text.contains("e^[[2J^Jvalid 1 package") || args.contains(&"none"), "{args:?}: {text}");
+    }
+}
+
+#[test]
 fn catalogs_are_generated_from_templates() {
     let home = Home::with_catalog("catalogtemplate");
     for version in ["1.0.0", "1.0.1", "1.1.0"] {

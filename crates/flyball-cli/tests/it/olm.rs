@@ -269,35 +269,17 @@ fn deployment_of_the_manager_works_with_its_arguments_and_rights() {
 const SAMPLES: &str = include_str!("data/olm-samples.yaml");
 
 #[test]
-fn manager_passes_the_scorecard_except_where_olm_differs() {
+fn manager_passes_the_scorecard() {
     let home = Home::new("olm-scorecard");
     let manager = home.0.join("manager");
     let script = format!("#!/bin/sh\nexec {} olm run \"$@\"\n", env!("CARGO_BIN_EXE_flyball"));
     fs::write(&manager, script).unwrap();
     fs::set_permissions(&manager, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(home.0.join("samples.yaml"), SAMPLES).unwrap();
-    let args = ["scorecard", "--program=./manager", "--samples=samples.yaml", "--timeout=20s", "-o=json"];
-    let output = home.run(&args);
-    output.fails_with(&["3 of 11 checks failed"]);
-    let checks = json_of(&output);
-    let failed: Vec<(&str, &str)> = checks
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|check| check["outcome"] != "passed")
-        .map(|check| (check["name"].as_str().unwrap(), check["why"].as_str().unwrap()))
-        .collect();
-    let names: Vec<&str> = failed.iter().map(|(name, _)| *name).collect();
-    // The CRDs and the conditions are those of OLM, and an Operator stays, as there: docs/olm.md explains it.
-    let expected = [
-        "each field has a type and a description",
-        "each sample gets a status",
-        "deleted samples leave nothing behind",
-    ];
-    assert_eq!(names, expected, "{output:?}");
-    assert!(failed[0].1.contains("of CatalogSource v1alpha1 has no description"), "{failed:?}");
-    assert!(failed[1].1.contains("OperatorGroup group has no conditions"), "{failed:?}");
-    assert_eq!(failed[2].1, "after 20 s these still exist: Operator site.default", "{failed:?}");
+    let args = ["scorecard", "--program=./manager", "--samples=samples.yaml", "--timeout=60s", "-o=json"];
+    let checks = json_of(&home.run(&args).ok());
+    let passed = checks.as_array().unwrap().iter().filter(|check| check["outcome"] == "passed").count();
+    assert_eq!(passed, 11, "{checks:#}");
 }
 
 #[test]
@@ -403,6 +385,7 @@ fn rehearse(home: &Home) {
     );
     assert!(played.out.contains("-   ClusterServiceVersion demo/memo.v1.0.0"), "{played:?}");
     assert!(played.out.contains("1 custom resources were validated"), "{played:?}");
+    assert!(!played.out.contains("installPlanApproval"), "the rehearsal sets it: {played:?}");
     let refused = home.run(&["olm", "rehearse", "memo", "-n", "demo", "--channel", "strict", "-o", "json"]);
     let report = json_of(&refused);
     assert_eq!(
@@ -433,4 +416,5 @@ fn rollback_that_loses_data_is_refused() {
     refused.fails_with(&["the rollback would break stored objects", "memos.demo.flyball.dev"]);
     let why = home.run(&["olm", "why", "memo", "-n", "demo"]).ok();
     assert!(!why.out.contains("after a rollback"), "nothing was changed: {why:?}");
+    assert!(why.out.contains("next        none: the newest version of the channel is installed"), "{why:?}");
 }

@@ -1,5 +1,7 @@
 //! The CRDs of OLM v1's kinds, written for the fields that are supported here.
 
+mod descriptions;
+
 use super::EXTENSIONS_GROUP;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -37,6 +39,14 @@ fn column(name: &str, kind: &str, path: &str) -> Value {
 
 fn definition(kind: &str, columns: &Value, spec: &Value, status: &Value) -> Value {
     let singular = kind.to_lowercase();
+    let mut properties = json!({
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        "spec": spec,
+        "status": status,
+    });
+    descriptions::describe(&mut properties, "");
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -56,13 +66,7 @@ fn definition(kind: &str, columns: &Value, spec: &Value, status: &Value) -> Valu
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "required": ["spec"],
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": spec,
-                        "status": status,
-                    },
+                    "properties": properties,
                 }},
             }],
         },

@@ -1,9 +1,11 @@
 //! The place of the content of a CatalogSource.
 
+use super::host::{HostNamespace, host_namespace};
 use crate::api::CatalogSource;
 use crate::api::labels::CATALOG;
+use crate::image::ImageName;
 use crate::source::Location;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::{Api, Client, ResourceExt};
 
 /// Key of a Secret with credentials for registries.
@@ -11,7 +13,7 @@ const DOCKER_CONFIG: &str = ".dockerconfigjson";
 
 /// Reason in the status of a CatalogSource that cannot be loaded.
 pub(super) const LOAD_FAILED: &str = "LoadFailed";
-/// Reason in the status of a CatalogSource whose ConfigMap may have been written by anyone.
+/// Reason in the status of a CatalogSource whose content users of a namespace may have written.
 pub(super) const UNTRUSTED_CONTENT: &str = "UntrustedContent";
 
 /// The reason why a catalog is not loaded.
@@ -28,12 +30,12 @@ impl From<String> for LoadFailure {
     }
 }
 
-/// Returns the place of the content. ConfigMaps outside of the trusted namespace need the label [`CATALOG`]; without a
-/// trusted namespace, no ConfigMap needs it.
+/// Returns the place of the content. Outside of the trusted namespace, ConfigMaps need the label [`CATALOG`], and a
+/// CatalogSource needs it whose server is a Service or a pod there; without a trusted namespace, nothing needs it.
 ///
 /// # Errors
 ///
-/// If the spec names none, an object that it names cannot be read, or the ConfigMap lacks the label.
+/// If the spec names none, an object that it names cannot be read, or the label is missing.
 pub(super) async fn location(
     source: &CatalogSource,
     client: &Client,
@@ -41,8 +43,15 @@ pub(super) async fn location(
 ) -> Result<Location, LoadFailure> {
     let spec = &source.spec;
     match spec.source_type.as_str() {
-        "grpc" if !spec.address.is_empty() => Ok(Location::Grpc(spec.address.clone())),
+        "grpc" if !spec.address.is_empty() => {
+            check_host(source, &spec.address, client, trusted).await?;
+            Ok(Location::Grpc(spec.address.clone()))
+        }
         "grpc" if !spec.image.is_empty() => {
+            // The content of a digest is verified.
+            if let Ok(ImageName { registry, digest: None, .. }) = spec.image.parse() {
+                check_host(source, &registry, client, trusted).await?;
+            }
             Ok(Location::Image { image: spec.image.clone(), secrets: secrets(source, client).await? })
         }
         "grpc" => Err("image and address unset: at least one must be set for sourcetype: grpc".to_owned().into()),
@@ -52,6 +61,39 @@ pub(super) async fn location(
         "configmap" | "internal" => config_map(source, client, trusted).await,
         other => Err(format!("unknown sourcetype: {other}").into()),
     }
+}
+
+/// Rejects a server in another namespace than the trusted one: its users could offer any content, and let the manager
+/// connect to any address. The label [`CATALOG`] permits it, which only users who may grant any permission can set.
+async fn check_host(
+    source: &CatalogSource,
+    host: &str,
+    client: &Client,
+    trusted: Option<&str>,
+) -> Result<(), LoadFailure> {
+    let Some(trusted) = trusted.filter(|_| !source.labels().contains_key(CATALOG)) else { return Ok(()) };
+    let found = match host_namespace(host) {
+        Some(HostNamespace::Certain(name)) => name,
+        Some(HostNamespace::IfExists(name)) => {
+            let namespaces: Api<Namespace> = Api::all(client.clone());
+            let found = namespaces.get_opt(&name).await.map_err(|error| format!("Namespace {name}: {error}"))?;
+            if found.is_none() {
+                return Ok(());
+            }
+            name
+        }
+        None => return Ok(()),
+    };
+    if found == trusted {
+        return Ok(());
+    }
+    let (namespace, name) = (source.namespace().unwrap_or_default(), source.name_any());
+    let message = format!(
+        "{host} is in namespace {found}: the content of a catalog determines permissions, and everyone who may write \
+         Services, EndpointSlices or pods there can change it; as a user who may grant any permission, check who that \
+         is and run: kubectl label catalogsource {name} -n {namespace} {CATALOG}=true"
+    );
+    Err(LoadFailure { reason: UNTRUSTED_CONTENT, message })
 }
 
 async fn config_map(source: &CatalogSource, client: &Client, trusted: Option<&str>) -> Result<Location, LoadFailure> {

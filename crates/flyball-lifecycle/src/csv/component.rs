@@ -7,14 +7,15 @@ use crate::api::{
 use crate::install::{Definition, content_hash};
 use crate::patch::{merge_patch, object};
 use crate::rules::rule;
-use flyball::{Action, Caches, Context, Controller, Kind, ObjectKey, Reconcile, Resource, Result};
+use flyball::{Action, Caches, Context, Controller, Kind, ObjectKey, Predicate, Reconcile, Resource, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::ResourceExt;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
-/// Operators of a namespace in addition to one for each Subscription: they stay when an operator is uninstalled.
+/// Operators of a namespace in addition to one for each Subscription: they stay while their CRDs exist.
 const MAX_LEFT_BEHIND: usize = 50;
 /// Longest name in a label key.
 const MAX_LABEL: usize = 63;
@@ -89,8 +90,8 @@ impl Reconcile for Subscribed {
     }
 }
 
-/// Returns true if an Operator exists or may be created. Operators are cluster-scoped and stay, and everyone who may
-/// write a Subscription chooses their names, so their number is limited.
+/// Returns true if an Operator exists or may be created. Operators are cluster-scoped, those with CRDs stay, and
+/// everyone who may write a Subscription chooses their names, so their number is limited.
 async fn may_exist(name: &str, namespace: &str, cx: &Context<Subscription>) -> Result<bool> {
     if cx.get::<Operator>(&ObjectKey::new(None, name)).await?.is_some() {
         return Ok(true);
@@ -133,6 +134,7 @@ pub(super) fn subscription_controller() -> Controller<impl Reconcile> {
             names.map(|name| ObjectKey::new(None, name)).collect()
         })
         .watches::<Definition>(subscriptions_of)
+        .filter::<Definition>(Predicate::annotations().or(Predicate::labels()))
         .watches::<Operator>(|operator, caches| {
             let key =
                 |key: &ObjectKey| operator.name_any().ends_with(&format!(".{}", key.namespace().unwrap_or_default()));
@@ -159,7 +161,8 @@ fn installed_alongside(definition: &Definition) -> impl Iterator<Item = &str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// Lists the components of an Operator in its status.
+/// Lists the components of an Operator in its status, and deletes it after the last one: no Subscription and no
+/// ClusterServiceVersion has it, and none of its CRDs exists.
 struct Operators;
 
 impl Reconcile for Operators {
@@ -182,10 +185,30 @@ impl Reconcile for Operators {
         collect::<Service>(&name, &mut refs, cx).await?;
         collect::<ServiceAccount>(&name, &mut refs, cx).await?;
         collect::<Subscription>(&name, &mut refs, cx).await?;
+        // One that has had no components yet was created by a user, or its Subscription is not labeled yet.
+        let had_components = operator.status.components.as_ref().is_some_and(|components| !components.refs.is_empty());
+        if refs.is_empty() && had_components && !is_subscribed(&name, cx).await? {
+            let preconditions = Preconditions { uid: operator.uid(), resource_version: None };
+            let params = DeleteParams::background().preconditions(preconditions);
+            return match Api::<Operator>::all(cx.client().clone()).delete(&name, &params).await {
+                // It was deleted, or created again.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Action::done()),
+                deleted => Ok(deleted.map(|_| Action::done())?),
+            };
+        }
         let selector = json!({"matchExpressions": [{"key": component_label(&name), "operator": "Exists"}]});
         cx.set_status(&json!({"components": {"labelSelector": selector, "refs": refs}})).await?;
         Ok(Action::done())
     }
+}
+
+/// Returns true if a Subscription has the Operator, even if it is not labeled.
+async fn is_subscribed(operator: &str, cx: &Context<Operator>) -> Result<bool> {
+    let has = |subscription: Subscription| {
+        let name = operator_name(&subscription.spec.package, &subscription.namespace().unwrap_or_default());
+        (name == operator && !subscription.spec.package.is_empty()).then_some(())
+    };
+    Ok(!cx.filter_map(None, has).await?.is_empty())
 }
 
 /// Adds references to the components of a kind.
@@ -210,11 +233,14 @@ async fn collect<T: Resource>(
 /// Returns the controller of Operators.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     fn labeled<T: Resource>(controller: Controller<Operators>) -> Controller<Operators> {
-        controller.index::<ByOperator<T>>().watches::<T>(|object, _| {
-            Ok(operators(object.meta()).iter().map(|name| ObjectKey::new(None, name)).collect())
-        })
+        controller
+            .index::<ByOperator<T>>()
+            .watches::<T>(|object, _| {
+                Ok(operators(object.meta()).iter().map(|name| ObjectKey::new(None, name)).collect())
+            })
+            .filter::<T>(Predicate::labels())
     }
-    let controller = Controller::new(Operators);
+    let controller = Controller::new(Operators).allows(rule(crate::api::GROUP, &["operators"], &["delete"]));
     let controller = labeled::<ClusterRole>(controller);
     let controller = labeled::<ClusterRoleBinding>(controller);
     let controller = labeled::<ClusterServiceVersion>(controller);

@@ -1,5 +1,6 @@
 //! The reconciler of ClusterServiceVersions: one step in each call.
 
+use super::changes::definition_changes;
 use super::desired::{self, Certificates};
 use super::index::{ByOwner, CopiesOf, name_of};
 use super::membership::{Membership, membership};
@@ -484,6 +485,7 @@ fn watch_components(controller: Controller<ClusterServiceVersions>) -> Controlle
         .watches_by_key::<OlmConfig>(all)
         .filter::<OperatorGroup>(group_changes())
         .filter::<Namespace>(Predicate::labels())
+        .filter::<Definition>(definition_changes())
         .refers_to::<Definition>(|csv| {
             let crds = csv.spec.crds.owned.iter().chain(&csv.spec.crds.required);
             crds.map(|crd| ObjectKey::new(None, &crd.name)).collect()

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 const MULTIPLE: &str = "MultipleOperatorGroup";
 const NO_ACCOUNT: &str = "OperatorGroupServiceAccount";
+const READY: &str = "Ready";
 
 struct Groups;
 
@@ -116,6 +117,7 @@ fn status(
         status.last_updated = Some(Time(now));
     }
     let missing = account.and_then(Result::err);
+    let ready = ready(targets.is_empty(), is_multiple, missing.as_deref());
     set_condition(
         &mut status,
         is_multiple.then(|| {
@@ -134,6 +136,12 @@ fn status(
         NO_ACCOUNT,
         now,
     );
+    set_condition(&mut status, Some(ready), READY, now);
+    // Programs that know OLM may read the first one.
+    status.conditions.sort_by_key(|condition| condition.kind == READY);
+    for condition in &mut status.conditions {
+        condition.observed_generation = group.metadata.generation;
+    }
     // The CRD requires the time.
     if status.last_updated.is_none() && !status.conditions.is_empty() {
         status.last_updated = Some(Time(now));
@@ -141,14 +149,27 @@ fn status(
     status
 }
 
-/// Sets or removes a condition; the time of an unchanged one stays.
+/// Returns the condition that shows if operators can be installed in the namespace of the group.
+fn ready(has_no_targets: bool, is_multiple: bool, missing_account: Option<&str>) -> Condition {
+    match missing_account {
+        _ if is_multiple => Condition::new(READY, false, "MultipleOperatorGroupsFound")
+            .message("the namespace has several OperatorGroups: delete all but one"),
+        _ if has_no_targets => Condition::new(READY, false, "NoTargetNamespaces")
+            .message("no namespace matches spec.selector: label a namespace, or set spec.targetNamespaces"),
+        Some(name) => Condition::new(READY, false, "ServiceAccountNotFound")
+            .message(format!("ServiceAccount {name} of spec.serviceAccountName does not exist: create it")),
+        None => Condition::new(READY, true, "TargetsSelected"),
+    }
+}
+
+/// Sets or removes a condition; the time of one with the same status stays.
 fn set_condition(status: &mut OperatorGroupStatus, condition: Option<Condition>, kind: &str, now: Timestamp) {
     let known = status.conditions.iter().position(|known| known.kind == kind);
     match (condition, known) {
         (None, None) => {}
         (None, Some(at)) => drop(status.conditions.remove(at)),
         (Some(mut condition), known) => {
-            let same = known.map(|at| &status.conditions[at]).filter(|known| known.message == condition.message);
+            let same = known.map(|at| &status.conditions[at]).filter(|known| known.status == condition.status);
             condition.last_transition_time = Some(
                 same.and_then(|known| known.last_transition_time.clone())
                     .unwrap_or_else(|| flyball_core::time::rfc3339(now)),
@@ -206,13 +227,24 @@ mod tests {
         group.status = status(&group, &["demo".to_owned()].into(), true, Some(Err("sa".into())), first);
         assert_eq!(group.status.last_updated, Some(Time(first)));
         let reasons: Vec<_> = group.status.conditions.iter().map(|c| c.reason.as_str()).collect();
-        assert_eq!(reasons, ["MultipleOperatorGroupsFound", "ServiceAccountNotFound"]);
+        assert_eq!(reasons, ["MultipleOperatorGroupsFound", "ServiceAccountNotFound", "MultipleOperatorGroupsFound"]);
         let again = status(&group, &["demo".to_owned()].into(), true, Some(Err("sa".into())), second);
         assert_eq!(again, group.status);
         let alone = status(&group, &["demo".to_owned()].into(), false, None, second);
-        assert!(alone.conditions.is_empty());
+        let [ready] = &alone.conditions[..] else { panic!("{:?}", alone.conditions) };
+        assert_eq!((ready.kind.as_str(), ready.status.as_str()), ("Ready", "True"));
+        assert_eq!(ready.last_transition_time.as_deref(), Some("2026-01-02T00:00:00Z"));
         assert_eq!(alone.last_updated, Some(Time(first)));
         let none = status(&OperatorGroup::default(), &BTreeSet::new(), false, None, first);
-        assert_eq!(none, OperatorGroupStatus::default(), "a selector without matches sets no status, as in OLM");
+        assert_eq!(none.conditions[0].reason, "NoTargetNamespaces");
+        assert!(none.namespaces.is_empty());
+    }
+
+    #[test]
+    fn conditions_name_the_generation() {
+        let mut group = OperatorGroup::new(Some("demo"), "group");
+        group.metadata.generation = Some(3);
+        let status = status(&group, &["demo".to_owned()].into(), true, None, "2026-01-01T00:00:00Z".parse().unwrap());
+        assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(3)), "{status:?}");
     }
 }

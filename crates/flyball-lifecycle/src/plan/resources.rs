@@ -55,6 +55,11 @@ const RESOURCES: &[Resource] = &[
     cluster(CONSOLE, "ConsoleYAMLSample", "consoleyamlsamples"),
 ];
 
+/// Returns the kinds of the objects that bundles may contain, each with its group.
+pub fn bundled_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    RESOURCES.iter().map(|known| (known.group, known.kind))
+}
+
 /// Returns the resource of a kind.
 pub(super) fn resource(group: &str, kind: &str) -> Option<Resource> {
     RESOURCES.iter().find(|known| known.group == group && known.kind == kind).copied()

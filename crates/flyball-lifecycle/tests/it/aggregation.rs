@@ -79,6 +79,14 @@ async fn packages_are_read_through_the_api_server() {
     assert_eq!((code, &memo["status"]["defaultChannel"]), (200, &json!("stable")));
     let (code, resources) = ask(&server, Method::GET, PACKAGES, Value::Null).await;
     assert_eq!((code, &resources["resources"][0]["name"]), (200, &json!("packagemanifests")));
+    let (code, root) = ask(&server, Method::GET, "/openapi/v3", Value::Null).await;
+    let document = format!("/openapi/v3{PACKAGES}");
+    let url = &root["paths"][PACKAGES.trim_start_matches('/')]["serverRelativeURL"];
+    assert_eq!((code, url), (200, &json!(document)));
+    let (code, described) = ask(&server, Method::GET, &document, Value::Null).await;
+    let is_manifest = |(name, _): &(&String, &Value)| name.ends_with(".PackageManifest");
+    let schemas = described["components"]["schemas"].as_object().unwrap();
+    assert!(code == 200 && schemas.iter().any(|schema| is_manifest(&schema)), "{described}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ mod scenario;
 pub(crate) mod world;
 
 use comparison::{Bindings, Mismatch, compiled, missing_states};
-use differences::{DIFFERENCES, Difference};
+use differences::{DIFFERENCES, Difference, NORMALIZED, TESTED};
 use scenario::{Expectation, Scenario};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,11 +58,34 @@ fn every_recording_is_replayed() {
 }
 
 #[test]
-fn every_difference_is_in_the_docs() {
+fn docs_list_the_differences() {
     let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/olm.md")).unwrap();
-    let docs = docs.split_whitespace().collect::<Vec<_>>().join(" ");
-    for Difference { situation, .. } in DIFFERENCES {
-        assert!(docs.contains(situation), "docs/olm.md does not contain: {situation}");
+    let (_, section) = docs.split_once("## Differences from OLM\n").unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let rows: Vec<&str> = rows.filter(|cell| *cell != "Situation").collect();
+    let listed: BTreeSet<&str> = rows.iter().copied().collect();
+    assert_eq!(listed.len(), rows.len(), "a situation occurs twice");
+    let of_replays = DIFFERENCES.iter().map(|difference| difference.situation);
+    let of_tests = TESTED.iter().map(|(situation, _)| *situation);
+    let known: BTreeSet<&str> = of_replays.chain(NORMALIZED.iter().copied()).chain(of_tests).collect();
+    assert_eq!(listed, known, "docs/olm.md and tests/it/behavior/differences.rs list different situations");
+}
+
+#[test]
+fn tests_of_differences_exist() {
+    let mut sources = String::new();
+    let mut folders = vec![concat!(env!("CARGO_MANIFEST_DIR"), "/src").into(), std::path::PathBuf::from("tests/it")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.extension() {
+                Some(extension) if extension == "rs" => sources += &std::fs::read_to_string(entry).unwrap(),
+                None => folders.push(entry),
+                Some(_) => {}
+            }
+        }
+    }
+    for (situation, test) in TESTED {
+        assert!(sources.contains(&format!("fn {test}()")), "{situation}: no test {test}");
     }
 }
 

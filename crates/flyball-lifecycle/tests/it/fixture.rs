@@ -23,7 +23,7 @@ pub(crate) fn setup() -> Setup {
     setup_of(operator)
 }
 
-pub(crate) fn setup_of(operator: fn() -> Operator) -> Setup {
+pub(crate) fn setup_of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
     Test::of(operator)
         .nodes(1)
         .allows_changes_of::<Namespace>()

@@ -38,7 +38,9 @@ async fn membership_follows_the_groups_of_the_namespace() {
     delete(&groups(&test), "second").await;
     test.assert_converges().await;
     assert_eq!(state(&test, "memo.v2.1.0").await, SUCCEEDED, "OLM leaves it failed");
-    assert!(groups(&test).get("group").await.unwrap().status.conditions.is_empty());
+    let conditions = groups(&test).get("group").await.unwrap().status.conditions;
+    let kinds: Vec<_> = conditions.iter().map(|of| (of.kind.as_str(), of.status.as_str())).collect();
+    assert_eq!(kinds, [("Ready", "True")]);
 
     let retarget = async |targets: Value| {
         patch(&groups(&test), "group", json!({"spec": {"targetNamespaces": targets}})).await;
@@ -261,4 +263,28 @@ async fn crd_belongs_to_an_operator_only_if_its_plan_installed_it() {
     patch(&crds, name, alongside).await;
     test.assert_converges().await;
     assert!(crds.get(name).await.unwrap().labels().contains_key(&label));
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_object_goes_with_its_last_component() {
+    let test = setup().start().await;
+    own_group(&test).await;
+    let by_hand = json!({
+        "apiVersion": "operators.coreos.com/v1", "kind": "Operator", "metadata": {"name": "memo.elsewhere"}, "spec": {},
+    });
+    test.apply(&by_hand.to_string()).await;
+    subscribe(&test).await;
+    test.assert_converges().await;
+    let (operators, name) = (Api::<Operator>::all(test.client()), format!("memo.{}", test.namespace()));
+    let label = format!("operators.coreos.com/{name}");
+    install(&test, "memo.v2.1.0").await;
+    let (crds, crd) = (Api::<CustomResourceDefinition>::all(test.client()), "memos.demo.flyball.dev");
+    patch(&crds, crd, json!({"metadata": {"labels": {label: ""}}})).await;
+    delete(&test.api::<Subscription>(), "memo").await;
+    test.assert_converges().await;
+    assert_eq!(names(&operators, "memo.").await, ["memo.elsewhere", &name], "its CRD is left");
+    delete(&test.api::<ClusterServiceVersion>(), "memo.v2.1.0").await;
+    delete(&crds, crd).await;
+    test.assert_converges().await;
+    assert_eq!(names(&operators, "memo.").await, ["memo.elsewhere"], "one without components was made by a user");
 }

@@ -3,15 +3,19 @@
 use crate::fixture::*;
 use flyball_cluster::testing::Test;
 use flyball_lifecycle::api::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorCondition, OperatorGroup};
-use flyball_lifecycle::source::Sources;
+use flyball_lifecycle::content::PackageBundle;
+use flyball_lifecycle::manifests::Manifests;
+use flyball_lifecycle::source::{CatalogClient, Loaded, Location, SourceError, Sources};
 use flyball_lifecycle::{Settings, operator as operator_of};
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -79,6 +83,8 @@ async fn namespace_admin_cannot_gain_rights_by_objects_of_the_manager() {
     forbidden(groups.patch("group", &PatchParams::default(), &all).await);
     let catalog = json!({"metadata": {"name": "own"}, "spec": {"sourceType": "grpc", "address": "127.0.0.1:1"}});
     forbidden(create::<CatalogSource>(&admin, namespace, catalog).await);
+    let image = json!({"metadata": {"name": "own"}, "spec": {"sourceType": "grpc", "image": "127.0.0.1:1/x/y:z"}});
+    forbidden(create::<CatalogSource>(&admin, namespace, image).await);
     let plan = json!({
         "metadata": {"name": "own"},
         "spec": {"approval": "Automatic", "approved": true, "clusterServiceVersionNames": ["greedy"]},
@@ -179,6 +185,82 @@ async fn tenant_cannot_write_the_catalog_of_an_administrator() {
     forbidden(own.create(&PostParams::default(), &serde_json::from_value(map(labeled)).unwrap()).await);
     create::<ConfigMap>(&own.into_client(), namespace, map(Value::Null)).await.unwrap();
     test.eventually("it is refused again", async || status().await.reason == "UntrustedContent").await;
+}
+
+/// Catalogs that record where they were loaded from, and have no content.
+#[derive(Clone, Default)]
+struct Visited(Arc<Mutex<Vec<String>>>);
+
+impl CatalogClient for Visited {
+    fn load<'c>(
+        &'c self,
+        location: &'c Location,
+        _: Option<&'c str>,
+    ) -> BoxFuture<'c, Result<Option<Loaded>, SourceError>> {
+        self.0.lock().push(location.to_string());
+        Box::pin(async { Ok(Some(Loaded { content: Arc::default(), revision: String::new() })) })
+    }
+
+    fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
+        self.0.lock().push(location.to_string());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn manifests<'c>(&'c self, _: &'c PackageBundle, _: &'c [String]) -> BoxFuture<'c, Result<Manifests, SourceError>> {
+        panic!("the catalogs are empty")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenant_chooses_no_server_of_a_catalog() {
+    let visited = Visited::default();
+    let catalogs = visited.clone();
+    let test = setup_of(move || operator_of(&Settings::new(Arc::new(catalogs.clone())))).start().await;
+    let (namespace, label) = (test.namespace(), "olm.flyball.dev/catalog");
+    let (service, registry) = (format!("catalog.{namespace}.svc:50051"), format!("registry.{namespace}:5000/x/y:z"));
+    let tenant = test.account("tenant", &[rule("operators.coreos.com", &["*"], &["*"])]).await;
+    for (name, spec) in [
+        ("service", json!({"sourceType": "grpc", "address": service})),
+        ("registry", json!({"sourceType": "grpc", "image": registry})),
+        ("elsewhere", json!({"sourceType": "grpc", "address": "catalog.example.com:50051"})),
+        ("pinned", json!({"sourceType": "grpc", "image": format!("{registry}@sha256:{}", "0".repeat(64))})),
+    ] {
+        let source = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": {"name": name},
+            "spec": spec,
+        });
+        test.apply(&source.to_string()).await;
+    }
+    let status = async |name: &str| test.api::<CatalogSource>().get(name).await.unwrap().status;
+    let is_refused = async |name: &str| status(name).await.reason == "UntrustedContent";
+    test.eventually("the servers of the tenant are refused", async || {
+        is_refused("service").await && is_refused("registry").await
+    })
+    .await;
+    let is_ready = async |name: &str| status(name).await.conditions.iter().any(|of| of.status == "True");
+    test.eventually("others are loaded", async || is_ready("elsewhere").await && is_ready("pinned").await).await;
+    let own = [service.clone(), format!("image {registry}")];
+    let is_of_tenant = |place: &String| own.iter().any(|own| place.ends_with(own));
+    assert!(!visited.0.lock().iter().any(is_of_tenant), "{:?}", visited.0.lock());
+    let message = status("service").await.message;
+    assert!(message.contains(&format!("kubectl label catalogsource service -n {namespace} {label}=true")), "{message}");
+
+    let sources: Api<CatalogSource> = Api::namespaced(tenant, namespace);
+    let params = PatchParams::default();
+    for change in [
+        json!({"metadata": {"labels": {label: "true"}}}),
+        json!({"spec": {"address": "127.0.0.1:1"}}),
+        json!({"spec": {"address": null, "image": "127.0.0.1:1/x/y:z"}}),
+        json!({"spec": {"secrets": ["other"]}}),
+    ] {
+        forbidden(sources.patch("service", &params, &Patch::Merge(change)).await);
+    }
+    let registry_service = json!({"status": {"registryService": {"serviceName": "other"}}});
+    forbidden(sources.patch_status("service", &params, &Patch::Merge(registry_service)).await);
+
+    patch(&test.api::<CatalogSource>(), "service", json!({"metadata": {"labels": {label: "true"}}})).await;
+    test.eventually("an administrator permits it", async || is_ready("service").await).await;
+    assert!(visited.0.lock().iter().any(is_of_tenant));
 }
 
 #[tokio::test(start_paused = true)]
@@ -375,4 +457,33 @@ async fn service_account_of_the_group_limits_conversions() {
     until(&test, "hooked.v1.0.0", SUCCEEDED).await;
     assert_eq!(conversion().await, "Webhook");
     let _ = test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_condition_takes_over_no_role_of_its_name() {
+    let test = setup().start().await;
+    let tenant = test.account("tenant", &[rule("operators.coreos.com", &["operatorconditions"], &["*"])]).await;
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let role = json!({"metadata": {"name": "readers"}, "rules": rules});
+    create::<Role>(&test.client(), test.namespace(), role).await.unwrap();
+    let binding = json!({
+        "metadata": {"name": "bound"}, "subjects": [{"kind": "User", "name": "somebody"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "readers"},
+    });
+    create::<RoleBinding>(&test.client(), test.namespace(), binding).await.unwrap();
+    let spec = json!({"serviceAccounts": ["default"], "conditions": []});
+    for name in ["readers", "bound", "free"] {
+        let condition = json!({"metadata": {"name": name}, "spec": spec});
+        create::<OperatorCondition>(&tenant, test.namespace(), condition).await.unwrap();
+    }
+    test.assert_converges().await;
+    let roles = test.api::<Role>();
+    assert_eq!(json!(roles.get("readers").await.unwrap().rules), rules);
+    assert_eq!(names(&roles, "").await, ["free", "readers", "tenant"]);
+    assert_eq!(names(&test.api::<RoleBinding>(), "").await, ["bound", "free", "tenant"]);
+    let conditions: Api<OperatorCondition> = Api::namespaced(tenant, test.namespace());
+    conditions.delete("readers", &Default::default()).await.unwrap();
+    conditions.delete("free", &Default::default()).await.unwrap();
+    test.assert_converges().await;
+    assert_eq!(names(&roles, "").await, ["readers", "tenant"], "only its own role goes with an OperatorCondition");
 }

@@ -556,6 +556,19 @@ async fn definitions_are_checked_and_objects_elsewhere_are_not_shown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn plan_that_a_user_created_names_the_remedy() {
+    let test = setup().start().await;
+    let spec = json!({"approval": "Manual", "approved": false, "clusterServiceVersionNames": ["memo.v1.0.0"]});
+    apply(&test, "InstallPlan", "own", spec).await;
+    test.assert_converges().await;
+    patch(&test.api::<InstallPlan>(), "own", json!({"spec": {"approved": true}})).await;
+    test.assert_converges().await;
+    let status = test.api::<InstallPlan>().get("own").await.unwrap().status;
+    assert_eq!((status.phase, status.conditions[0].reason.as_str()), (InstallPlanPhase::None, "NoSteps"));
+    assert!(status.message.contains("create a Subscription"), "{}", status.message);
+}
+
+#[tokio::test(start_paused = true)]
 async fn five_plans_are_kept() {
     let test = setup().start().await;
     begin(&test).await;

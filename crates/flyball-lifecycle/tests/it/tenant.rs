@@ -3,6 +3,7 @@
 //! The service account of the OperatorGroup may do nothing, unless a test says otherwise, so that every right that
 //! appears was gained by the tenant.
 
+use crate::behavior::catalog::ADDRESS;
 use crate::fixture::{SUCCEEDED, delete, names, namespace, patch, state, until};
 use crate::subscriptions::{begin, condition, plans, setup, subscribe};
 use flyball_cluster::testing::Test;
@@ -166,4 +167,31 @@ async fn rollout_shows_nothing_of_other_namespaces() {
     }
     assert_eq!(messages[0], messages[1]);
     test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn catalogs_of_other_namespaces_install_nothing() {
+    let test = setup().allows_changes_in("secret").start().await;
+    begin(&test).await;
+    namespace(&test, "secret", json!({})).await;
+    let catalog = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": "theirs", "namespace": "secret"}, "spec": {"sourceType": "grpc", "address": ADDRESS},
+    });
+    test.apply(&catalog.to_string()).await;
+    test.assert_converges().await;
+    let tenant = tenant(&test).await;
+    let before = rights(&test).await;
+    // 11: a catalog that an administrator added for another namespace.
+    let other = json!({"source": "theirs", "sourceNamespace": "secret"});
+    create(&tenant, &test, "memo", json!({}), other).await.unwrap();
+    test.assert_converges().await;
+    assert_eq!(rights(&test).await, before);
+    let (_, message) = condition(&test, "memo", "ResolutionFailed").await.unwrap();
+    let none = json!({"source": "none", "sourceNamespace": "secret"});
+    delete(&test.api::<Subscription>(), "memo").await;
+    create(&tenant, &test, "memo", json!({}), none).await.unwrap();
+    test.assert_converges().await;
+    let (_, absent) = condition(&test, "memo", "ResolutionFailed").await.unwrap();
+    assert_eq!(message.replace("theirs", "none"), absent, "it looks like one that does not exist");
 }

@@ -250,7 +250,13 @@ fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Res
     Box::pin(async move {
         let path = call.info.path.clone();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        if let Some(delegation) = delegation(server, &parts) {
+        let of = match parts[..] {
+            // The document of a group version. Everyone may read it, so no other path is forwarded.
+            ["openapi", "v3", "apis", _, _] if call.method == Method::GET => &parts[2..],
+            ["openapi", ..] => &[],
+            _ => &parts[..],
+        };
+        if let Some(delegation) = delegation(server, of) {
             return forward(server, call, &delegation).await;
         }
         if call.info.resource.is_some() {
@@ -282,7 +288,11 @@ fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Res
                 Some(response::value(200, accept::Form::PLAIN, &server.authenticator.issuer().jwks()))
             }
             ["openapi", "v2"] => Some(openapi::v2(&server.openapi, &server.registry.catalog.get(), call.accept())),
-            ["openapi", "v3"] => Some(openapi::root(&server.registry.catalog.get())),
+            ["openapi", "v3"] => {
+                let remote = delegations(server);
+                let remote = remote.iter().map(|delegation| &delegation.of);
+                Some(openapi::root(&server.registry.catalog.get(), remote))
+            }
             ["openapi", "v3", ref rest @ ..] => Some(openapi::document(
                 &server.openapi,
                 &server.registry.catalog.get(),
@@ -318,6 +328,14 @@ fn delegation(server: &Components, path: &[&str]) -> Option<Delegation> {
     if is_own(&server.registry.catalog.get(), group, version) { None } else { delegation() }
 }
 
+/// Returns the group versions that only aggregated API servers have.
+fn delegations(server: &Components) -> Vec<Delegation> {
+    let catalog = server.registry.catalog.get();
+    let mut delegations = server.aggregation.delegations();
+    delegations.retain(|delegation| !is_own(&catalog, &delegation.of.group, &delegation.of.version));
+    delegations
+}
+
 async fn forward(server: &Components, call: &Call, to: &Delegation) -> Response<Body> {
     if call.info.verb == "watch" || call.query.flag("watch") {
         return aggregation::unsupported_watch();
@@ -331,9 +349,7 @@ async fn forward(server: &Components, call: &Call, to: &Delegation) -> Response<
 
 /// Returns the group versions of aggregated API servers for a discovery document; their resources only if it has them.
 async fn remote_versions(server: &Components, call: &Call, group: &[&str]) -> Vec<RemoteVersion> {
-    let catalog = server.registry.catalog.get();
-    let mut delegations = server.aggregation.delegations();
-    delegations.retain(|delegation| !is_own(&catalog, &delegation.of.group, &delegation.of.version));
+    let delegations = delegations(server);
     let with_resources = group.is_empty() && accept::negotiate_discovery(call.accept()) == Some(Discovery::Aggregated);
     match with_resources {
         true => server.aggregation.resources(delegations, &call.user, &call.flow).await,

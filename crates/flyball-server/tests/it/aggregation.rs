@@ -106,6 +106,23 @@ async fn requests_are_forwarded_with_the_user() {
 }
 
 #[tokio::test]
+async fn documents_are_those_of_the_remote_server() {
+    let fixture = Fixture::new().await;
+    let document = "/openapi/v3/apis/apis.example.com/v1";
+    let (code, root) = fixture.admin(Method::GET, "/openapi/v3", Value::Null).await;
+    assert_eq!((code, &root["paths"]["apis/apis.example.com/v1"]["serverRelativeURL"]), (200, &json!(document)));
+    assert!(root["paths"]["api/v1"].is_object() && fixture.remote.0.lock().0.is_empty());
+    let ann = User::new("ann", &["system:authenticated"]);
+    let get = async |path: &str| fixture.ask(ann.clone(), Method::GET, path, "application/json", Value::Null).await;
+    assert_eq!(get(document).await, (200, json!({"uri": document})));
+    for other in [format!("{document}/things"), format!("{document}/../../../../apis/apis.example.com/v1/things")] {
+        assert_eq!(get(&other).await.0, 404, "{other}: everyone may read below /openapi");
+    }
+    assert_eq!(fixture.remote.0.lock().0.len(), 1);
+    assert_eq!(fixture.admin(Method::POST, document, json!({})).await.0, 405);
+}
+
+#[tokio::test]
 async fn users_need_permissions() {
     let fixture = Fixture::new().await;
     let ann = User::new("ann", &[]);

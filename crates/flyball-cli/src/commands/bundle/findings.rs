@@ -1,7 +1,7 @@
 //! Findings of a validation on the terminal.
 
 use crate::error::Error;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use flyball_lifecycle::validation::{Finding, Severity};
 
 /// Prints findings with their remedies.
@@ -11,8 +11,9 @@ pub(super) fn print(findings: &[Finding]) {
             Severity::Error => paint(Style::Bad, "error:"),
             Severity::Warning => paint(Style::Busy, "warning:"),
         };
-        print_line(&format!("{word} {}: {}", finding.field, finding.why));
-        print_line(&format!("  {}", paint(Style::Faint, &format!("hint: {}", finding.remedy))));
+        let (text, hint) = (format!("{}: {}", finding.field, finding.why), format!("hint: {}", finding.remedy));
+        print_line(&format!("{word} {}", one_line(&text)));
+        print_line(&format!("  {}", paint(Style::Faint, &one_line(&hint))));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::image::files::ImageFile;
 use crate::image::reference::Reference;
 use crate::image::registry::{Purpose, Registry};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::Args;
 use flyball_files::Replace;
 use flyball_lifecycle::Files;
@@ -98,7 +98,9 @@ fn print(report: &Report, args: &PublishArgs) -> Result<()> {
         return output.print(report);
     }
     let dry = if args.dry_run { " (dry run)" } else { "" };
-    report.files.iter().for_each(|file| print_line(&format!("{file} {}{dry}", paint(Style::Good, "written"))));
+    for file in &report.files {
+        print_line(&format!("{} {}{dry}", one_line(file), paint(Style::Good, "written")));
+    }
     if let (Some(image), Some(digest)) = (&report.image, &report.digest) {
         print_line(&format!("{} {}{dry}", paint(Style::Good, "pushed"), paint(Style::Strong, image)));
         print_line(&format!("  {:<8} {digest}", "digest"));

@@ -9,7 +9,7 @@ use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::{Args, ValueEnum};
 use flyball_lifecycle::api::labels::CATALOG;
 use flyball_lifecycle::api::{ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorGroup, Subscription};
@@ -92,6 +92,7 @@ pub(super) fn cmd_run(args: &RunArgs) -> Result<()> {
         }
         let connection = args.connection.connect().await?;
         check_manager(&connection).await?;
+        check_namespace(&connection).await?;
         let installation = Installation { bundle: &bundle, connection: &connection };
         let replaced = installation.installed().await?;
         for object in installation.objects(args.install_mode).await? {
@@ -111,6 +112,16 @@ async fn check_manager(connection: &Connection) -> Result<()> {
     match connection.find(&definition).await? {
         Some(_) => Ok(()),
         None => Err(Error::new("the cluster has no lifecycle manager").hint("install it: flyball olm install")),
+    }
+}
+
+/// Checks that the namespace exists. Users who may not read it learn this from the first object.
+async fn check_namespace(connection: &Connection) -> Result<()> {
+    let namespace = &connection.namespace;
+    match connection.find(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await {
+        Ok(None) => Err(Error::new(format!("namespace {namespace} does not exist"))
+            .hint(format!("create it: kubectl create namespace {namespace}"))),
+        Ok(Some(_)) | Err(_) => Ok(()),
     }
 }
 
@@ -135,7 +146,8 @@ fn report(args: &RunArgs, installation: &Installation<'_>, replaced: String) -> 
         format!(", it replaced {}", report.replaced)
     };
     let running = paint(Style::Good, "runs");
-    print_line(&format!("{} {running} in namespace {}{from}", report.installed, report.namespace));
+    let (installed, from) = (one_line(&report.installed), one_line(&from));
+    print_line(&format!("{installed} {running} in namespace {}{from}", report.namespace));
     print_line(&format!("  {:<14} {}", "subscription", report.subscription));
     print_line(&format!("  {:<14} {}", "catalogsource", report.catalog_source));
     print_line(&format!("  {:<14} flyball olm why {} -n {}", "try", report.subscription, report.namespace));

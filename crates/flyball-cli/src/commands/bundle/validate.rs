@@ -4,7 +4,7 @@ use super::{findings, read_bundle, server};
 use crate::cluster::connection::block_on;
 use crate::error::Result;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::manifests::BundleFolder;
 use flyball_lifecycle::validation::{Finding, Severity, validate_bundle};
@@ -63,7 +63,7 @@ pub(super) fn cmd_validate(args: &ValidateArgs) -> Result<()> {
             findings::print(&found);
             if findings::number(&found, Severity::Error) == 0 {
                 let word = paint(Style::Good, "valid");
-                print_line(&format!("{word} {name}, {}", findings::summary(&found)));
+                print_line(&format!("{word} {}, {}", one_line(name), findings::summary(&found)));
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::catalog::reference;
 use crate::cluster::connection::block_on;
 use crate::error::Result;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::content::{Change, Content, Difference, differences};
 use serde_json::Value;
@@ -69,9 +69,10 @@ fn print(difference: &Difference) {
         Change::Changed => (Style::Busy, "changed"),
         Change::Stranded => (Style::Bad, "stranded"),
     };
-    print_line(&format!("{} {place}", paint(style, &format!("{word:<8}"))));
+    print_line(&format!("{} {}", paint(style, &format!("{word:<8}")), one_line(&place)));
     for change in &difference.fields {
-        print_line(&format!("           {}: {} -> {}", change.field, short(&change.old), short(&change.new)));
+        let values = format!("{} -> {}", short(&change.old), short(&change.new));
+        print_line(&format!("           {}: {}", change.field, one_line(&values)));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::catalog::reference;
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::{Args, ValueEnum};
 use flyball_lifecycle::content::{ChannelGraph, Content, GraphEdge};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub(super) fn cmd_graph(args: &GraphArgs) -> Result<()> {
     if graphs.is_empty() {
         let known: Vec<&str> = content.packages().map(|package| package.name.as_str()).collect();
         let error = Error::new(format!("{} has no such package or channel", args.reference));
-        return Err(error.hint(format!("it has the packages {}", known.join(", "))));
+        return Err(error.hint(format!("it has the packages {}", one_line(&known.join(", ")))));
     }
     match args.output {
         None => graphs.iter().for_each(print),
@@ -68,7 +68,8 @@ pub(super) fn cmd_graph(args: &GraphArgs) -> Result<()> {
 
 fn print(graph: &ChannelGraph) {
     let default = if graph.is_default { ", the default" } else { "" };
-    print_line(&paint(Style::Strong, &format!("package {}, channel {}{default}", graph.package, graph.channel)));
+    let title = format!("package {}, channel {}{default}", graph.package, graph.channel);
+    print_line(&paint(Style::Strong, &one_line(&title)));
     for node in &graph.nodes {
         let mut upgraded: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for edge in graph.edges.iter().filter(|edge| edge.to == node.bundle) {
@@ -78,7 +79,8 @@ fn print(graph: &ChannelGraph) {
         let marks = [(node.is_head, "head"), (node.is_skipped, "skipped"), (node.is_deprecated, "deprecated")];
         let marks = marks.iter().filter(|(holds, _)| *holds).map(|(_, mark)| (*mark).to_owned());
         let notes: Vec<String> = marks.chain(of).collect();
-        print_line(format!("  {:<32} {}", node.bundle, notes.join("; ")).trim_end());
+        let (bundle, notes) = (one_line(&node.bundle), notes.join("; "));
+        print_line(format!("  {bundle:<32} {}", one_line(&notes)).trim_end());
     }
 }
 
@@ -94,10 +96,11 @@ fn mermaid(graphs: &[ChannelGraph]) -> Vec<String> {
     let mut lines = vec!["graph LR".to_owned()];
     for (number, graph) in graphs.iter().enumerate() {
         let id = |bundle: &str| format!("c{number}-{}", identifier(bundle));
-        lines.push(format!("  subgraph c{number}[\"{}, {}\"]", graph.package, graph.channel));
+        let title = mermaid_label(&format!("{}, {}", graph.package, graph.channel));
+        lines.push(format!("  subgraph c{number}[\"{title}\"]"));
         for node in &graph.nodes {
             let shape = if node.is_skipped { ("([\"", "\"])") } else { ("[\"", "\"]") };
-            lines.push(format!("    {}{}{}{}", id(&node.bundle), shape.0, node.bundle, shape.1));
+            lines.push(format!("    {}{}{}{}", id(&node.bundle), shape.0, mermaid_label(&node.bundle), shape.1));
         }
         for edge in drawn(graph) {
             let arrow = if edge.field == "replaces" { "-->" } else { "-.->" };
@@ -113,14 +116,25 @@ fn identifier(name: &str) -> String {
     name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect()
 }
 
+/// Escapes the text of a label, see <https://mermaid.js.org/syntax/flowchart.html#entity-codes-to-escape-characters>.
+fn mermaid_label(text: &str) -> String {
+    one_line(text).replace('#', "#35;").replace('"', "#quot;").replace('<', "#lt;").replace('>', "#gt;")
+}
+
+/// Escapes the text of a quoted string, see <https://graphviz.org/doc/info/lang.html>.
+fn dot_text(text: &str) -> String {
+    one_line(text).replace('\\', "\\\\").replace('"', "\\\"")
+}
+
 fn dot(graphs: &[ChannelGraph]) -> Vec<String> {
     let mut lines = vec!["digraph catalog {".to_owned(), "  rankdir=LR; node [shape=box];".to_owned()];
     for (number, graph) in graphs.iter().enumerate() {
-        let id = |bundle: &str| format!("\"{number}/{}\"", bundle.replace('"', "\\\""));
-        lines.push(format!("  subgraph cluster_{number} {{ label=\"{}, {}\";", graph.package, graph.channel));
+        let id = |bundle: &str| format!("\"{number}/{}\"", dot_text(bundle));
+        let title = dot_text(&format!("{}, {}", graph.package, graph.channel));
+        lines.push(format!("  subgraph cluster_{number} {{ label=\"{title}\";"));
         for node in &graph.nodes {
             let style = if node.is_skipped { ", style=dashed" } else { "" };
-            lines.push(format!("    {} [label=\"{}\"{style}];", id(&node.bundle), node.bundle));
+            lines.push(format!("    {} [label=\"{}\"{style}];", id(&node.bundle), dot_text(&node.bundle)));
         }
         for edge in drawn(graph) {
             let style = if edge.field == "replaces" { "" } else { ", style=dashed" };

@@ -6,7 +6,7 @@ use crate::cluster::connection::block_on_threads;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::process::stop_signal;
 use crate::render::output::Output;
-use crate::render::terminal::{print_labeled, print_line};
+use crate::render::terminal::{one_line, print_labeled, print_line};
 use clap::Args;
 use flyball_lifecycle::content::Content;
 use flyball_lifecycle::grpc::{Service, serve};
@@ -56,7 +56,7 @@ pub(super) fn cmd_serve(args: &ServeArgs) -> Result<()> {
             return Err(error.hint(format!("list the problems: flyball catalog validate {}", args.reference)));
         }
         for package in content.problems().packages() {
-            print_labeled("warning", &format!("skipped package {package}, which is invalid"));
+            print_labeled("warning", &format!("skipped package {}, which is invalid", one_line(package)));
         }
         let listener = TcpListener::bind(args.listen).await.context(format!("cannot listen on {}", args.listen));
         let listener = listener.map_err(|error| error.hint("pass another address: --listen 127.0.0.1:0"))?;

@@ -5,7 +5,7 @@ use crate::catalog::reference;
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::content::{Content, Problem};
 use serde::Serialize;
@@ -82,8 +82,9 @@ pub(super) fn cmd_validate(args: &ValidateArgs) -> Result<()> {
         })?,
         None => {
             for problem in problems.iter() {
-                print_line(&format!("{} {}", paint(Style::Bad, "error:"), describe(problem)));
-                print_line(&format!("  {}", paint(Style::Faint, &format!("hint: {}", problem.remedy))));
+                let hint = format!("hint: {}", problem.remedy);
+                print_line(&format!("{} {}", paint(Style::Bad, "error:"), one_line(&describe(problem))));
+                print_line(&format!("  {}", paint(Style::Faint, &one_line(&hint))));
             }
             let (packages, channels) = (count(packages, "package"), count(channels, "channel"));
             let counted = format!("{packages}, {channels}, {}", count(bundles, "bundle"));

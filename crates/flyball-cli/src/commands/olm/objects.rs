@@ -4,6 +4,7 @@ use crate::catalog::images::Images;
 use crate::catalog::reference;
 use crate::cluster::connection::{Connection, ConnectionArgs};
 use crate::error::{Error, Result, ResultExt};
+use crate::render::terminal::one_line;
 use clap::Args;
 use flyball_lifecycle::api::{CatalogSource, Subscription};
 use flyball_lifecycle::content::Content;
@@ -126,7 +127,7 @@ pub(super) fn unknown(connection: &Connection, name: &str, kinds: &str, known: &
     let error = Error::new(format!("namespace {namespace} has no {kinds} {name:?}"));
     match known {
         [] => error.hint("pass another namespace: -n NAME; list all: flyball olm status"),
-        known => error.hint(format!("it has {}", known.join(", "))),
+        known => error.hint(format!("it has {}", one_line(&known.join(", ")))),
     }
 }
 

@@ -169,7 +169,7 @@ async fn manifests(
         let known = loaded.content.package(package);
         let names: Vec<&str> = known.iter().flat_map(|package| package.bundles.keys().map(String::as_str)).collect();
         let error = Error::new(format!("package {package} of the catalog has no {target}"));
-        if names.is_empty() { error } else { error.hint(format!("it has {}", names.join(", "))) }
+        if names.is_empty() { error } else { error.hint(format!("it has {}", one_line(&names.join(", ")))) }
     })?;
     if let Some(manifests) = bundle.manifests() {
         return manifests.context(format!("bundle {target} is invalid"));

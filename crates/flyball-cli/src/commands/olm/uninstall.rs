@@ -5,20 +5,24 @@ mod inventory;
 use super::manager::{self, ManagedCluster, ManagerState};
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::cluster::deletion;
+use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::removal;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::packages;
-use inventory::{Inventory, Item};
+use inventory::{Inventory, Item, Remaining};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
+
+/// Time that the garbage collector gets to delete the objects of deleted owners.
+const COLLECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Remove all operators with their custom resources and CRDs, and the lifecycle manager
 ///
@@ -196,7 +200,8 @@ async fn remove(
     for resources in inventory.resources.iter().filter(|resources| resources.count > 0) {
         resources.delete(connection, args.timeout).await?;
         if !is_quiet {
-            print_line(&format!("{} {} {}", resources.count, resources.kind, paint(Style::Good, "deleted")));
+            let kind = one_line(&resources.kind);
+            print_line(&format!("{} {kind} {}", resources.count, paint(Style::Good, "deleted")));
         }
     }
     // Before their ClusterServiceVersions, which they would install again.
@@ -205,12 +210,15 @@ async fn remove(
     delete(&inventory.groups).await?;
     // The roles to use their kinds go with them.
     delete(&inventory.definitions).await?;
-    // The manager removes them after their owners.
-    let managed = poll_until(args.timeout.min(Duration::from_secs(10)), POLL_INTERVAL, async || {
-        let left = inventory::managed(connection).await?;
+    // Their owners are gone.
+    let kinds = Kinds::discover(&connection.client).await?;
+    delete(&Remaining::read(connection, &kinds).await?.unowned).await?;
+    let collected = poll_until(args.timeout.min(COLLECTION_TIMEOUT), POLL_INTERVAL, async || {
+        let Remaining { collected, unowned } = Remaining::read(connection, &kinds).await?;
+        let left = [collected, unowned].concat();
         Ok(if left.is_empty() { Ok(()) } else { Err(left) })
     });
-    if let Err(left) = managed.await? {
+    if let Err(left) = collected.await? {
         delete(&left).await?;
     }
     delete(&inventory.others(connection).await?).await?;
@@ -232,20 +240,20 @@ fn preview(inventory: &Inventory, own: &[Item], manager: &ManagerState) {
     for resources in inventory.resources.iter().filter(|resources| resources.count > 0) {
         print_line(&paint(
             Style::Bad,
-            &format!("  {} {} with all objects that belong to them", resources.count, resources.kind),
+            &format!("  {} {} with all objects that belong to them", resources.count, one_line(&resources.kind)),
         ));
     }
     for description in inventory.descriptions() {
-        print_line(&format!("  {description}"));
+        print_line(&format!("  {}", one_line(&description)));
     }
     if manager.kind != "none" {
         print_line(&format!("  the lifecycle manager, {} {}", manager.kind, manager.name));
     }
     for item in own {
         let more = if item.object["kind"] == "Namespace" { ", with everything in it" } else { "" };
-        print_line(&format!("  {}{more}", item.description));
+        print_line(&format!("  {}{more}", one_line(&item.description)));
     }
     for description in &inventory.kept {
-        print_line(&format!("{description} stays: its operator was deleted earlier"));
+        print_line(&format!("{} stays: its operator was deleted earlier", one_line(description)));
     }
 }

@@ -128,6 +128,7 @@ fn subscription_lines(diagnosis: &Diagnosis) -> Vec<String> {
     let next = diagnosis.selection.as_ref().and_then(|selection| selection.next.as_ref());
     match next {
         Some(next) => fact("next", &format!("{}, channel {}: {}", next.name, next.channel, next.because)),
+        None if is_newest(diagnosis) => fact("next", "none: the newest version of the channel is installed"),
         None if diagnosis.selection.as_ref().is_some_and(|selection| selection.facts.is_empty()) => {
             fact("next", "none: no version of the channel upgrades the installed one");
         }
@@ -138,6 +139,12 @@ fn subscription_lines(diagnosis: &Diagnosis) -> Vec<String> {
         lines.extend(selection_lines(selection));
     }
     lines
+}
+
+/// Returns true if the first candidate, which is the newest version of the channel, is installed.
+fn is_newest(diagnosis: &Diagnosis) -> bool {
+    let candidates = diagnosis.selection.as_ref().map(|selection| &selection.candidates[..]).unwrap_or_default();
+    candidates.first().is_some_and(|newest| newest.name == diagnosis.installed)
 }
 
 fn cause_lines(causes: &[Cause]) -> Vec<String> {

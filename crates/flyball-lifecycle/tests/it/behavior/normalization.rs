@@ -87,7 +87,21 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// Reduces an object to the fields that the recordings contain.
+/// Removes the condition `Ready`, which OLM does not set, and a status that has nothing else.
+fn remove_ready(object: &mut Value) {
+    let Some(status) = object.get_mut("status") else { return };
+    let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
+    conditions.retain(|condition| condition["type"] != "Ready");
+    if conditions.is_empty() {
+        remove(status, "conditions");
+    }
+    if status.as_object().is_some_and(|fields| fields.keys().all(|name| name == "lastUpdated")) {
+        remove(object, "status");
+    }
+}
+
+/// Reduces an object to the fields that the recordings contain. [`NORMALIZED`](super::differences::NORMALIZED) lists
+/// the parts of it that are differences from OLM.
 fn reduce(kind: &str, object: &mut Value) {
     match kind {
         "ClusterServiceVersion" => {
@@ -110,6 +124,7 @@ fn reduce(kind: &str, object: &mut Value) {
             *value = "<data>".into();
         }),
         "Namespace" => remove(object, "spec"),
+        "CatalogSource" | "OperatorGroup" => remove_ready(object),
         "Operator" => {
             let refs = object["status"]["components"]["refs"].as_array_mut();
             refs.into_iter().flatten().for_each(|reference| remove(reference, "conditions"));
@@ -243,7 +258,8 @@ pub(crate) fn state(kind: &str, object: &Value) -> Option<Value> {
         }),
         "OperatorCondition" => json!({"conditions": conditions(status)}),
         "OperatorGroup" => json!({
-            "namespaces": status["namespaces"], "conditions": conditions(status),
+            "namespaces": status["namespaces"],
+            "conditions": conditions(status).into_iter().filter(|of| of["type"] != "Ready").collect::<Vec<_>>(),
             "annotations": object["metadata"]["annotations"],
         }),
         _ => return None,

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_FIELDS: usize = 8;
 /// Depth to which differences are followed.
 const MAX_DEPTH: usize = 12;
-/// Fields that change without a change of meaning.
-const IGNORED: [&str; 7] = [
+/// Fields that change without a change of meaning, and the approval of the Subscription, which the rehearsal sets.
+const IGNORED: [&str; 8] = [
+    "spec.installPlanApproval",
     "metadata.resourceVersion",
     "metadata.generation",
     "metadata.managedFields",

@@ -6,12 +6,14 @@ use crate::error::Result;
 use crate::operator::removal::Resources;
 use flyball_lifecycle::api::labels::{INSTALLED_ALONGSIDE_PREFIX, MANAGED};
 use flyball_lifecycle::api::{ClusterServiceVersion, EXTENSIONS_GROUP};
+use flyball_lifecycle::bundled_kinds;
 use kube::ResourceExt;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The API group of the lifecycle manager.
 const GROUP: &str = flyball_lifecycle::api::GROUP;
+const DEFINITIONS_GROUP: &str = "apiextensions.k8s.io";
 
 /// An object, and its name for people.
 #[derive(Clone, Debug)]
@@ -49,7 +51,7 @@ impl Inventory {
         csvs.sort_by_key(|item| ranks.get(name_of(&item.object)).copied().unwrap_or_default());
         let (mut definitions, mut kept) = (Vec::new(), Vec::new());
         if !keeps_definitions {
-            definitions = list(connection, &kinds, "apiextensions.k8s.io", "CustomResourceDefinition", "").await?;
+            definitions = list(connection, &kinds, DEFINITIONS_GROUP, "CustomResourceDefinition", "").await?;
             definitions.retain(|item| installed_alongside(&item.object).next().is_some());
             let (of_operators, others): (Vec<Item>, Vec<Item>) =
                 definitions.into_iter().partition(|item| is_of_operator(&item.object, &parsed));
@@ -97,30 +99,44 @@ impl Inventory {
     }
 }
 
-/// Returns the objects that the lifecycle manager created for operators and that still exist.
-pub(super) async fn managed(connection: &Connection) -> Result<Vec<Item>> {
-    const KINDS: [(&str, &str); 14] = [
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-        ("apiregistration.k8s.io", "APIService"),
-        ("apps", "Deployment"),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-        ("rbac.authorization.k8s.io", "RoleBinding"),
-        ("rbac.authorization.k8s.io", "ClusterRole"),
-        ("rbac.authorization.k8s.io", "Role"),
-        ("", "ServiceAccount"),
-        ("", "Service"),
-        ("", "Secret"),
-        ("", "ConfigMap"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("policy", "PodDisruptionBudget"),
-    ];
-    let kinds = Kinds::discover(&connection.client).await?;
-    let mut found = Vec::new();
-    for (group, kind) in KINDS {
-        found.extend(list(connection, &kinds, group, kind, &format!("labelSelector={MANAGED}%3Dtrue")).await?);
+/// Kinds of the objects that the lifecycle manager creates, in addition to those of bundles.
+const CREATED_KINDS: [(&str, &str); 4] = [
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("apps", "Deployment"),
+];
+
+/// Objects that the lifecycle manager created for operators, and that still exist.
+#[derive(Default)]
+pub(super) struct Remaining {
+    /// Objects that are being deleted, or that the garbage collector deletes, because they had an owner.
+    pub(super) collected: Vec<Item>,
+    /// Objects that nothing else deletes, such as PriorityClasses.
+    pub(super) unowned: Vec<Item>,
+}
+
+impl Remaining {
+    pub(super) async fn read(connection: &Connection, kinds: &Kinds) -> Result<Self> {
+        let query = format!("labelSelector={MANAGED}%3Dtrue");
+        // CRDs and the objects of the manager's own kinds are deleted by themselves.
+        let bundled = bundled_kinds().filter(|(group, _)| ![GROUP, DEFINITIONS_GROUP].contains(group));
+        let mut remaining = Self::default();
+        for (group, kind) in CREATED_KINDS.into_iter().chain(bundled) {
+            let found = list(connection, kinds, group, kind, &query).await?;
+            let (collected, unowned): (Vec<_>, Vec<_>) = found.into_iter().partition(|item| is_collected(&item.object));
+            remaining.collected.extend(collected);
+            remaining.unowned.extend(unowned);
+        }
+        Ok(remaining)
     }
-    Ok(found)
+}
+
+/// Returns true if an object is deleted without a request.
+fn is_collected(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    metadata["deletionTimestamp"].is_string()
+        || metadata["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty())
 }
 
 /// Lists all objects of a kind; none if the cluster does not have it.
@@ -209,6 +225,17 @@ mod tests {
         check(json!({&mark: "demo/a.v2"}), false);
         check(json!({&mark: "other/a.v1"}), false);
         check(json!({&mark: "demo/a.v1"}), true);
+    }
+
+    #[test]
+    fn only_objects_with_an_owner_are_deleted_without_a_request() {
+        let check = |metadata: Value, expected: bool| {
+            assert_eq!(is_collected(&json!({"metadata": metadata})), expected, "{metadata}");
+        };
+        check(json!({"name": "pool-high"}), false);
+        check(json!({"name": "pool-high", "ownerReferences": []}), false);
+        check(json!({"name": "pool", "ownerReferences": [{"kind": "ClusterServiceVersion", "name": "pool.v1"}]}), true);
+        check(json!({"name": "pool", "deletionTimestamp": "2026-01-01T00:00:00Z"}), true);
     }
 
     #[test]
