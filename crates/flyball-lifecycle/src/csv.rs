@@ -79,6 +79,7 @@ pub fn add_to(operator: Operator) -> Operator {
         .policy(policy::admins_only::<CatalogSource>())
         .policy(policy::approval_only::<InstallPlan>())
         .policy(policy::catalog_content())
+        .policy(policy::configuration())
 }
 
 /// Returns the kinds of the objects that are created for operators.

@@ -4,12 +4,14 @@
 //! ClusterServiceVersions, InstallPlans, CatalogSources or OperatorGroups could give any permission to a service
 //! account of their namespace. The API server therefore accepts such writes only from users who may grant any
 //! permission anyway: those with the verb `escalate` on ClusterRoles, among them cluster administrators and the
-//! manager. Subscriptions are not restricted: they choose among the packages of catalogs that an administrator has
-//! added.
+//! manager. Subscriptions choose among the packages of catalogs that an administrator has added. Their configuration
+//! becomes a part of the operator's pods, so it requires the permission to create Deployments in the namespace: whoever
+//! may create pods there may use their service accounts anyway.
 //!
 //! A ConfigMap that a CatalogSource names contains ClusterServiceVersions, too. The policy cannot follow this
 //! reference, so it covers the ConfigMaps with the label [`CATALOG`], and the manager uses no others.
 
+use crate::api::Subscription;
 use crate::api::labels::CATALOG;
 use flyball::Resource;
 use flyball::policy::{Policy, Reason, Rule};
@@ -19,6 +21,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 /// True if the user may grant any permission.
 const MAY_GRANT: &str =
     "authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()";
+/// True if the user may create Deployments in the namespace of the object.
+const MAY_DEPLOY: &str = "authorizer.group('apps').resource('deployments').namespace(object.metadata.namespace)\
+                          .check('create').allowed()";
+/// Prefixes of the labels and annotations that the manager reads.
+const MARKS: [&str; 3] = ["olm.", "operatorframework.io/", "operators.coreos.com/"];
 /// True if the spec is unchanged.
 const SAME_SPEC: &str = "oldObject != null && oldObject.?spec.orValue({}) == object.?spec.orValue({})";
 
@@ -28,12 +35,13 @@ const SAME_STATUS: &str = "oldObject.?status.orValue({}) == object.?status.orVal
 /// Returns an expression that is true if the labels and annotations of the manager are unchanged: it decides by them
 /// which objects are copies, which APIs a group provides and which checks apply.
 fn same_marks() -> String {
+    let is_other = MARKS.map(|mark| format!("!key.startsWith('{mark}')")).join(" && ");
     let same = ["labels", "annotations"].map(|field| {
         let (old, new) =
             (format!("oldObject.metadata.?{field}.orValue({{}})"), format!("object.metadata.?{field}.orValue({{}})"));
         format!(
-            "{old}.all(key, !key.startsWith('olm.') || (key in {new} && {new}[key] == {old}[key])) && \
-             {new}.all(key, !key.startsWith('olm.') || key in {old})"
+            "{old}.all(key, ({is_other}) || (key in {new} && {new}[key] == {old}[key])) && \
+             {new}.all(key, ({is_other}) || key in {old})"
         )
     });
     same.join(" && ")
@@ -64,8 +72,8 @@ pub(super) fn approval_only<T: Resource>() -> Policy<T> {
 /// Returns a policy for the ConfigMaps with the content of a catalog: others may only change metadata other than the
 /// labels and annotations of the manager.
 pub(super) fn catalog_content() -> Policy<ConfigMap> {
-    let same = ["data", "binaryData"]
-        .map(|field| format!("oldObject.?{field}.orValue({{}}) == object.?{field}.orValue({{}})"))
+    let same = [("data", "{}"), ("binaryData", "{}"), ("immutable", "false")]
+        .map(|(field, absent)| format!("oldObject.?{field}.orValue({absent}) == object.?{field}.orValue({absent})"))
         .join(" && ");
     let rule = format!("(oldObject != null && {same} && {}) || {MAY_GRANT}", same_marks());
     let message = format!(
@@ -76,6 +84,15 @@ pub(super) fn catalog_content() -> Policy<ConfigMap> {
     let selector = LabelSelector { match_expressions: Some(vec![is_labeled]), match_labels: None };
     let rule = Rule::new(rule, message).reason(Reason::Forbidden);
     Policy::new().object_selector(selector).while_deleting().validates(rule)
+}
+
+/// Returns a policy for the configuration of Subscriptions.
+pub(super) fn configuration() -> Policy<Subscription> {
+    let before = "(oldObject == null ? {} : oldObject.?spec.?config.orValue({}))";
+    let rule = format!("{before} == object.?spec.?config.orValue({{}}) || {MAY_DEPLOY} || {MAY_GRANT}");
+    let message = "spec.config becomes a part of the operator's pods: it requires the permission to create deployments in \
+                   the namespace";
+    guarded(rule, message.to_owned())
 }
 
 /// Returns a policy that rejects writes for which a rule is false, also of the status and of objects that are being

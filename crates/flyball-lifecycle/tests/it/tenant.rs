@@ -16,15 +16,18 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Returns a client of the tenant.
-async fn tenant(test: &Test) -> Client {
-    let rule = PolicyRule {
-        api_groups: Some(vec!["operators.coreos.com".into()]),
-        resources: Some(vec!["subscriptions".into(), "subscriptions/status".into()]),
+fn rule(group: &str, resources: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.into()]),
+        resources: Some(resources.iter().map(ToString::to_string).collect()),
         verbs: vec!["*".into()],
         ..PolicyRule::default()
-    };
-    test.account("tenant", &[rule]).await
+    }
+}
+
+/// Returns a client of the tenant.
+async fn tenant(test: &Test) -> Client {
+    test.account("tenant", &[rule("operators.coreos.com", &["subscriptions", "subscriptions/status"])]).await
 }
 
 /// Limits the operators of the namespace to what a service account without rights may do.
@@ -97,7 +100,9 @@ async fn status_of_a_subscription_is_no_proof() {
     let before = rights(&test).await;
     // 6: a status that names the version of another package, with a volume of the node.
     let host = json!({"config": {"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}, "channel": "stabel"});
-    create(&tenant, &test, "aaa", json!({}), host).await.unwrap();
+    let deployer = [rule("operators.coreos.com", &["subscriptions"]), rule("apps", &["deployments"])];
+    let deployer = test.account("deployer", &deployer).await;
+    create(&deployer, &test, "aaa", json!({}), host).await.unwrap();
     let own: Api<Subscription> = Api::namespaced(tenant.clone(), test.namespace());
     let claim = json!({"status": {
         "currentCSV": "worn.v1.1.0", "installedCSV": "worn.v1.1.0", "state": "AtLatestKnown",
@@ -112,6 +117,31 @@ async fn status_of_a_subscription_is_no_proof() {
         let has_host = pod.volumes.iter().flatten().any(|volume| volume.host_path.is_some());
         assert!(!has_host, "the configuration of a Subscription to another package is applied");
     }
+    test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn configuration_requires_the_permission_to_deploy() {
+    let test = setup().start().await;
+    begin(&test).await;
+    let tenant = tenant(&test).await;
+    // 12: the pods of an operator of the catalog, with a program of the tenant.
+    let tool = json!({"name": "tool", "image": {"reference": "registry.example.com/tool:1"}});
+    for config in [
+        json!({"env": [{"name": "LD_PRELOAD", "value": "/x/tool.so"}]}),
+        json!({"volumes": [tool], "volumeMounts": [{"name": "tool", "mountPath": "/manager", "subPath": "manager"}]}),
+        json!({"annotations": {"example.com/inject": "tool"}}),
+    ] {
+        let refused = create(&tenant, &test, "memo", json!({}), json!({"config": config})).await.unwrap_err();
+        assert!(refused.to_string().contains("spec.config becomes a part of the operator's pods"), "{refused}");
+    }
+    create(&tenant, &test, "memo", json!({}), json!({})).await.unwrap();
+    until(&test, "memo.v2.0.0", SUCCEEDED).await;
+    let own: Api<Subscription> = Api::namespaced(tenant.clone(), test.namespace());
+    let later = json!({"spec": {"config": {"env": [{"name": "LD_PRELOAD", "value": "/x/tool.so"}]}}});
+    assert!(own.patch("memo", &PatchParams::default(), &Patch::Merge(later)).await.is_err());
+    let other = json!({"spec": {"installPlanApproval": "Manual"}});
+    own.patch("memo", &PatchParams::default(), &Patch::Merge(other)).await.expect("the configuration is unchanged");
     test.expect_denials();
 }
 

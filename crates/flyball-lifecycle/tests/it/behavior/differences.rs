@@ -181,6 +181,10 @@ pub(crate) const TESTED: &[(&str, &str)] = &[
          registry of a tag",
         "tenant_chooses_no_server_of_a_catalog",
     ),
+    (
+        "A user without the permission to create Deployments in the namespace sets `spec.config` of a Subscription",
+        "configuration_requires_the_permission_to_deploy",
+    ),
     ("Webhook rules with `validatingwebhookconfigurations`", "webhook_that_reviews_the_manager_is_refused"),
     (
         "The APIs of an operator that has run are taken by another OperatorGroup",
