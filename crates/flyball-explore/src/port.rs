@@ -304,7 +304,7 @@ impl Exchange<'_> {
     /// Returns true if a change is an effect of the request, and not of another one to the same object.
     fn is_own(&self, change: &Change, name: Option<&String>, revision: u64) -> bool {
         let Some(target) = &self.target else { return false };
-        let is_user = change.user.as_deref().is_none_or(|user| *user == *self.connection.user.name);
+        let is_user = change.user.as_deref().is_some_and(|user| *user == *self.connection.user.name);
         let is_at = *change.resource.resource == *target.resource
             && *change.resource.group == *target.group
             && (target.port == Port::DeleteCollection || name.is_some_and(|name| change.key.name() == *name))
@@ -312,7 +312,7 @@ impl Exchange<'_> {
         let is_effect = match target.port {
             Port::Delete | Port::DeleteCollection => change.begins_deletion(),
             // Without its last finalizer, an object that is being deleted is removed, at another revision.
-            _ => change.revision == revision || change.is_removal,
+            _ => change.revision == revision || (change.is_removal && !change.begins_deletion()),
         };
         is_user && is_at && is_effect
     }

@@ -127,17 +127,18 @@ impl Kinds {
         }
     }
 
-    /// Adds the kinds that the text of a template names literally: one `apiVersion` and one `kind` at line starts of a
-    /// document. Adds its literal namespaces as well.
+    /// Adds the kinds that the text of a template names literally: one `apiVersion`, and each `kind` at a line start of
+    /// a document. Adds its literal namespaces as well.
     pub(crate) fn add_literal(&mut self, template: &str) {
         self.namespaces.extend(NAMESPACE.captures_iter(template).map(|found| found[1].to_owned()));
         // The operator does not run tests.
         for document in template.split("\n---").filter(|document| !is_test_hook(document)) {
-            if let ([api_version], [kind]) = (&*literals(document, "apiVersion:"), &*literals(document, "kind:"))
-                && let (Some(api_version), Some(kind)) = (api_version, kind)
-                && !resources::is_list(api_version, kind)
-            {
-                self.add(api_version, kind);
+            if let [Some(api_version)] = &*literals(document, "apiVersion:") {
+                for kind in literals(document, "kind:").into_iter().flatten() {
+                    if !resources::is_list(api_version, kind) {
+                        self.add(api_version, kind);
+                    }
+                }
             }
         }
     }
@@ -147,11 +148,13 @@ impl Kinds {
     pub(crate) fn add_headers(&mut self, headers: &[Header]) {
         for Header { path, text, object } in headers {
             let mut found: Vec<(String, String)> = object.iter().cloned().collect();
-            if found.is_empty() {
-                let versions = literals(text, "apiVersion:").into_iter().flatten();
-                let kinds: Vec<&str> = literals(text, "kind:").into_iter().flatten().collect();
-                let all = versions.flat_map(|version| kinds.iter().map(move |kind| (version, *kind)));
-                found.extend(all.map(|(version, kind)| (version.to_owned(), kind.to_owned())));
+            let versions: Vec<&str> = match object {
+                Some((version, _)) => vec![version],
+                None => literals(text, "apiVersion:").into_iter().flatten().collect(),
+            };
+            // Other values may select another kind.
+            for kind in literals(text, "kind:").into_iter().flatten() {
+                found.extend(versions.iter().map(|version| ((*version).to_owned(), kind.to_owned())));
             }
             if found.is_empty() {
                 self.unknown.push((path.clone(), text.replace('\n', ", ")));
@@ -259,10 +262,10 @@ mod tests {
         kinds.add_literal(
             "{{- if .Values.a }}\napiVersion: apps/v1\nkind: Deployment # one\nspec:\n  kind: Inner\n{{- end }}\n---\n\
              kind: ClusterRole\napiVersion: \"rbac.authorization.k8s.io/v1\"\n---\napiVersion: {{ include \"v\" . }}\nkind: Ingress\n\
-             ---\napiVersion: v1\nkind: List\n",
+             ---\napiVersion: v1\nkind: List\n---\napiVersion: apps/v1\n{{ if $a }}\nkind: StatefulSet\n{{ else }}\nkind: DaemonSet\n{{ end }}",
         );
         let found: Vec<_> = kinds.iter().map(|known| (known.kind.name(), known.unowned)).collect();
-        assert_eq!(found, [("Deployment", false), ("ClusterRole", true)]);
+        assert_eq!(found, [("DaemonSet", false), ("Deployment", false), ("StatefulSet", false), ("ClusterRole", true)]);
         let header = |text: &str, object: Option<(&str, &str)>| {
             let object = object.map(|(version, kind)| (version.to_owned(), kind.to_owned()));
             Header { path: "site/templates/a.yaml".into(), text: text.into(), object }
@@ -274,9 +277,10 @@ mod tests {
             header("apiVersion: {{ $v }}\nkind: Ingress", Some(("networking.k8s.io/v1", "Ingress"))),
             header("apiVersion: a/v1\napiVersion: a/v2\nkind: A", None),
             header("apiVersion: {{ $v }}\nkind: B", None),
+            header("apiVersion: c/v1\nkind: C\napiVersion: c/v2\nkind: D", Some(("c/v1", "C"))),
         ]);
         let found: Vec<_> = computed.known.keys().map(|(version, kind)| format!("{version} {kind}")).collect();
-        assert_eq!(found, ["a/v1 A", "a/v2 A", "networking.k8s.io/v1 Ingress"]);
+        assert_eq!(found, ["a/v1 A", "a/v2 A", "c/v1 C", "c/v1 D", "networking.k8s.io/v1 Ingress"]);
         let unknown = |kinds: &Kinds| kinds.unknown().collect::<Vec<_>>();
         assert_eq!(unknown(&computed), ["site/templates/a.yaml: apiVersion: {{ $v }}, kind: B"]);
         let object = serde_json::json!({"apiVersion": "b/v1", "kind": "B", "metadata": {"name": "b"}});

@@ -44,14 +44,22 @@ impl CurrentCatalog {
 /// All served resources. Immutable: a new CRD results in a new catalog.
 pub(crate) struct Catalog {
     groups: BTreeMap<Arc<str>, Group>,
-    /// The aggregated discovery documents of the core group and of the others, encoded at the first request.
-    pub(crate) discovery: [OnceLock<Bytes>; 2],
+    pub(crate) discovery: DiscoveryDocuments,
+}
+
+/// The aggregated discovery documents, encoded at the first request.
+#[derive(Default)]
+pub(crate) struct DiscoveryDocuments {
+    /// That of the core group.
+    pub(crate) core: OnceLock<Bytes>,
+    /// That of all other groups.
+    pub(crate) groups: OnceLock<Bytes>,
 }
 
 impl Clone for Catalog {
     /// A copy is about to change, so its documents are encoded again.
     fn clone(&self) -> Self {
-        Self { groups: self.groups.clone(), discovery: Default::default() }
+        Self { groups: self.groups.clone(), discovery: DiscoveryDocuments::default() }
     }
 }
 
@@ -90,7 +98,7 @@ impl Catalog {
     }
 
     fn read() -> Self {
-        let mut catalog = Self { groups: BTreeMap::new(), discovery: Default::default() };
+        let mut catalog = Self { groups: BTreeMap::new(), discovery: DiscoveryDocuments::default() };
         for (rank, kind) in kinds::built_in().enumerate() {
             catalog.add(Arc::new(Resource::built_in(kind)));
             let group = catalog.groups.get_mut(kind.group).expect("just added");

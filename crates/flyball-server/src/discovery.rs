@@ -87,13 +87,13 @@ pub(crate) fn respond(
     let built_in = |name: &str| catalog.group(name).is_some_and(|group| group.built_in);
     let value = match (path, form) {
         (["api"], Discovery::Aggregated) => {
-            let document = catalog.discovery[0].get_or_init(|| encoded(&aggregated(catalog, |name| name.is_empty())));
+            let document = catalog.discovery.core.get_or_init(|| encoded(&aggregated(catalog, |name| name.is_empty())));
             return Some(aggregated_response(document.clone()));
         }
         (["apis"], Discovery::Aggregated) => {
             let document = || aggregated(catalog, |name| !name.is_empty());
             if remote.is_empty() {
-                let document = catalog.discovery[1].get_or_init(|| encoded(&document()));
+                let document = catalog.discovery.groups.get_or_init(|| encoded(&document()));
                 return Some(aggregated_response(document.clone()));
             }
             let mut document = document();

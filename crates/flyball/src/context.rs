@@ -20,7 +20,7 @@ pub(crate) use environment::{Environment, OnError, OnSuccess};
 pub(crate) use generated_names::Reservation;
 pub(crate) use metrics::{ApplyMetrics, ApplyOutcome};
 pub(crate) use session::{DeclaredTypes, LastKnown, Primary, ReconcileSession};
-pub(crate) use status_schema::StatusSchema;
+pub(crate) use status_schema::{Adapted, StatusSchema};
 pub(crate) use status_writer::StatusWriter;
 
 use crate::cache::{Caches, Entry, Index, NamedIndex};

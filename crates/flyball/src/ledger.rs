@@ -110,14 +110,17 @@ impl Ledger {
         filtered.push_back(change);
     }
 
-    /// Returns the selected reconciles, newest first.
-    pub(crate) fn reconciles(&self, is_selected: impl Fn(&ReconcileRecord) -> bool) -> Vec<ReconcileRecord> {
+    /// Returns the newest of the selected reconciles, newest first.
+    pub(crate) fn reconciles(
+        &self,
+        max: usize,
+        is_selected: impl Fn(&ReconcileRecord) -> bool,
+    ) -> Vec<ReconcileRecord> {
         let rings = self.rings.lock();
         let all = rings.notable.iter().chain(rings.quiet.iter());
-        let mut all: Vec<_> = all.filter(|(_, reconcile)| is_selected(reconcile)).cloned().collect();
-        drop(rings);
+        let mut all: Vec<_> = all.filter(|(_, reconcile)| is_selected(reconcile)).collect();
         all.sort_unstable_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
-        all.into_iter().map(|(_, reconcile)| reconcile).collect()
+        all.into_iter().take(max).map(|(_, reconcile)| reconcile.clone()).collect()
     }
 
     /// Returns the newest changes of an object that filters dropped, newest first.

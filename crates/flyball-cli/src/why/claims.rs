@@ -84,7 +84,9 @@ pub(super) fn is_confirmed(
         let is_manager = |name: &str| {
             name.strip_prefix(&recorded.operator).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        return logged.is_some_and(|logged| logged.user == claimant.user() && is_manager(&logged.manager));
+        return logged.is_some_and(|logged| {
+            logged.user == claimant.user() && is_manager(&logged.manager) && logged.subresource == write.subresource
+        });
     }
     let Some(began) = time(&recorded.reconcile.began) else { return false };
     let is_after = |manager: &&Manager| manager.time.is_some_and(|at| saturating_add(at, TOLERANCE) >= began);

@@ -1,6 +1,6 @@
 //! The bearer token for operators with secure metrics.
 
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
 use clap::Args;
 use std::fs;
 use std::path::PathBuf;
@@ -19,10 +19,13 @@ pub(crate) struct TokenArgs {
 impl TokenArgs {
     /// Returns the token, if one is set.
     pub(crate) fn token(&self) -> Result<Option<String>> {
-        let token = match &self.operator_token_file {
-            Some(path) => Some(fs::read_to_string(path).context(format!("cannot read {}", path.display()))?),
-            None => std::env::var(VARIABLE).ok(),
+        let Some(path) = &self.operator_token_file else {
+            return Ok(std::env::var(VARIABLE).ok().filter(|token| !token.is_empty()));
         };
-        Ok(token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()))
+        let token = fs::read_to_string(path).context(format!("cannot read {}", path.display()))?;
+        match token.trim() {
+            "" => Err(Error::usage(format!("--operator-token-file {} is empty", path.display()))),
+            token => Ok(Some(token.to_owned())),
+        }
     }
 }

@@ -23,7 +23,8 @@ pub(super) fn host_namespace(address: &str) -> Option<HostNamespace> {
         return None;
     }
     let labels: Vec<&str> = host.split('.').collect();
-    let record = labels.iter().position(|label| RECORDS.contains(label)).filter(|at| *at >= 2);
+    // The last one: Services and namespaces can have these names.
+    let record = labels.iter().rposition(|label| RECORDS.contains(label)).filter(|at| *at >= 2);
     match (record, &labels[..]) {
         (Some(at), _) => Some(HostNamespace::Certain(labels[at - 1].to_owned())),
         (None, [_, .., last]) => Some(HostNamespace::IfExists((*last).to_owned())),
@@ -49,6 +50,8 @@ mod tests {
             ("pod-0.catalog.demo:50051", if_exists("demo")),
             ("quay.io:443", if_exists("io")),
             ("svc.example.com", if_exists("com")),
+            ("svc.demo.svc.cluster.local", certain("demo")),
+            ("catalog.pod.svc.cluster.local:50051", certain("pod")),
             ("catalog:50051", None),
             ("localhost", None),
             ("127.0.0.1:50051", None),

@@ -89,7 +89,11 @@ pub(super) fn catalog_content() -> Policy<ConfigMap> {
 /// Returns a policy for the configuration of Subscriptions.
 pub(super) fn configuration() -> Policy<Subscription> {
     let before = "(oldObject == null ? {} : oldObject.?spec.?config.orValue({}))";
-    let rule = format!("{before} == object.?spec.?config.orValue({{}}) || {MAY_DEPLOY} || {MAY_GRANT}");
+    let now = "object.?spec.?config.orValue({})";
+    // Another package would get the variables and volumes of this one.
+    let package = |of: &str| format!("{of}.?spec.?name.orValue('')");
+    let same_package = format!("({now} == {{}} || {} == {})", package("oldObject"), package("object"));
+    let rule = format!("({before} == {now} && {same_package}) || {MAY_DEPLOY} || {MAY_GRANT}");
     let message = "spec.config becomes a part of the operator's pods: it requires the permission to create deployments in \
                    the namespace";
     guarded(rule, message.to_owned())

@@ -142,6 +142,11 @@ async fn configuration_requires_the_permission_to_deploy() {
     assert!(own.patch("memo", &PatchParams::default(), &Patch::Merge(later)).await.is_err());
     let other = json!({"spec": {"installPlanApproval": "Manual"}});
     own.patch("memo", &PatchParams::default(), &Patch::Merge(other)).await.expect("the configuration is unchanged");
+    // An administrator's configuration stays with its package.
+    let by_admin = json!({"spec": {"config": {"env": [{"name": "MODE", "value": "quiet"}]}}});
+    patch(&test.api::<Subscription>(), "memo", by_admin).await;
+    let package = json!({"spec": {"name": "worn", "channel": "new"}});
+    assert!(own.patch("memo", &PatchParams::default(), &Patch::Merge(package)).await.is_err());
     test.expect_denials();
 }
 

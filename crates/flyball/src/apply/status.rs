@@ -1,7 +1,7 @@
 //! The status of the object being reconciled.
 
 use super::{condition, unchanged::without_nulls};
-use crate::context::{Context, ReconcileSession, StatusSchema};
+use crate::context::{Adapted, Context, ReconcileSession, StatusWriter};
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
 use flyball_core::time::rfc3339;
@@ -39,16 +39,18 @@ impl<K: AnyResource> Context<K> {
 
     /// Returns a status without the fields that the schema in the cluster does not declare, if the controller
     /// [adapts](crate::Controller::adapts_status) it: for a status that is written through the
-    /// [client](Context::client).
+    /// [client](Context::client). A list of conditions contains only those of `status`.
     ///
     /// # Errors
     ///
-    /// When the API server returns an error.
+    /// When the status cannot be serialized.
     pub async fn adapted_status(&self, status: &impl Serialize) -> Result<Value> {
         let mut status = serde_json::to_value(status)?;
-        match &self.session.declared.status_schema {
-            Some(schema) if !self.session.adapt(schema, &mut status, &Value::Null).await? => Ok(json!({})),
-            _ => Ok(status),
+        let Some(schema) = &self.session.declared.status_schema else { return Ok(status) };
+        let (env, kind) = (&self.session.env, &self.session.primary.kind);
+        match schema.adapt(env, kind, &mut status, &Value::Null).await {
+            Adapted::Nothing => Ok(json!({})),
+            Adapted::Status | Adapted::WithForeignConditions => Ok(status),
         }
     }
 }
@@ -65,25 +67,24 @@ impl ReconcileSession {
                 ))
                 .terminal());
             }
-            let Some(schema) = &self.declared.status_schema else { return self.apply_status(status).await };
-            match self.apply_status(status.clone()).await {
+            let shared = self.declared.status.as_ref().filter(|writer| writer.record_desired(&primary.key, &status));
+            let Some(schema) = &self.declared.status_schema else { return self.apply_status(status, shared).await };
+            match self.apply_status(status.clone(), shared).await {
                 // The CRD may have changed since its schema was read.
-                Err(error) if is_misfit(&error) && schema.forget() => self.apply_status(status).await,
+                Err(error) if is_misfit(&error) && schema.refresh(&self.env, &primary.kind).await => {
+                    self.apply_status(status, shared).await
+                }
                 applied => applied,
             }
         }
         .boxed()
     }
 
-    async fn adapt(&self, schema: &StatusSchema, status: &mut Value, before: &Value) -> Result<bool> {
-        schema.adapt(&self.env, &self.primary.kind, status, before).await
-    }
-
-    async fn apply_status(&self, mut status: Value) -> Result<()> {
+    /// Applies a status; `shared` is its writer if several controllers share the kind.
+    async fn apply_status(&self, mut status: Value, shared: Option<&StatusWriter>) -> Result<()> {
         let primary = &self.primary;
         let store = self.primary_store()?;
         let known = self.latest_to_apply(store, &primary.key).await?;
-        let shared = self.declared.status.as_ref().filter(|writer| writer.record_desired(&primary.key, &status));
         let has_conditions = status.get("conditions").is_some();
         let before = known.entry.as_ref().filter(|_| has_conditions);
         let before = before.map(|known| known.decode_like(&json!({"status": {"conditions": null}})));
@@ -91,9 +92,15 @@ impl ReconcileSession {
         if has_conditions {
             condition::complete(&mut status, before.as_ref(), primary.entry.generation(), &rfc3339(self.now()));
         }
-        if let Some(schema) = &self.declared.status_schema
-            && !self.adapt(schema, &mut status, before.as_ref().unwrap_or(&Value::Null)).await?
-        {
+        let adapted = match &self.declared.status_schema {
+            None => Adapted::Status,
+            Some(schema) => {
+                let before = before.as_ref().unwrap_or(&Value::Null);
+                schema.adapt(&self.env, &primary.kind, &mut status, before).await
+            }
+        };
+        if adapted == Adapted::Nothing {
+            tracing::debug!("the CRD declares no field of the status");
             return Ok(());
         }
         let gvk = primary.kind.gvk();
@@ -106,6 +113,10 @@ impl ReconcileSession {
         });
         if let Some(namespace) = primary.key.namespace() {
             object["metadata"]["namespace"] = namespace.into();
+        }
+        if let (Adapted::WithForeignConditions, Some(known)) = (adapted, &known.entry) {
+            // Conditions of others that have changed since must not be taken back.
+            object["metadata"]["resourceVersion"] = known.resource_version().to_string().into();
         }
         if let (Some(writer), Some(known)) = (shared, &known.entry) {
             writer.check(known, &object)?;

@@ -31,7 +31,7 @@ impl Level {
     fn is_name(self, field: &str) -> bool {
         match self {
             Self::Object => matches!(field, "apiVersion" | "kind"),
-            Self::Metadata => matches!(field, "name" | "namespace" | "uid"),
+            Self::Metadata => matches!(field, "name" | "namespace" | "resourceVersion" | "uid"),
             Self::Field => false,
         }
     }

@@ -5,7 +5,7 @@
 //! with those of others, if the schema does not merge it by type.
 //!
 //! The schema is read from the API server's OpenAPI documents, which every authenticated client may read, when a status
-//! is first set, and again after a rejection. Without a document, the schema counts as open.
+//! is first set, and again after a rejection. Without a document, or if it cannot be read, the schema counts as open.
 
 use super::Environment;
 use crate::error::Result;
@@ -17,8 +17,10 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Age in seconds at which a schema that lacks fields is read again: they may have been declared since.
+/// Age in seconds at which a schema that lacks fields, or is unknown, is read again: they may have been declared since.
 const MAX_AGE_SECONDS: i64 = 600;
+/// Age in seconds from which a rejection is a reason to read the schema again.
+const MIN_AGE_SECONDS: i64 = 1;
 /// Marks a schema that permits any fields.
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
 
@@ -36,7 +38,18 @@ struct Latest {
     /// `None` if the kind has no declared status.
     schema: Option<Arc<Value>>,
     read_at: Timestamp,
-    has_pruned: bool,
+    /// It lacked fields of a status, or is unknown.
+    is_provisional: bool,
+}
+
+/// The result of adapting a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Adapted {
+    /// Nothing of it is declared.
+    Nothing,
+    Status,
+    /// It contains conditions of others, as they are in the given status in the cluster.
+    WithForeignConditions,
 }
 
 impl StatusSchema {
@@ -44,50 +57,60 @@ impl StatusSchema {
         Self { own_conditions, latest: Mutex::default() }
     }
 
-    /// Adapts a status to the schema, with the status in the cluster; returns false if nothing of it is declared.
-    pub(crate) async fn adapt(
-        &self,
-        env: &Environment,
-        kind: &Kind,
-        status: &mut Value,
-        before: &Value,
-    ) -> Result<bool> {
-        let Some(schema) = self.schema(env, kind).await? else { return Ok(false) };
+    /// Adapts a status to the schema, with the status in the cluster.
+    pub(crate) async fn adapt(&self, env: &Environment, kind: &Kind, status: &mut Value, before: &Value) -> Adapted {
+        let Some(schema) = self.schema(env, kind).await else { return Adapted::Nothing };
         let conditions = &schema["properties"]["conditions"];
-        if conditions["x-kubernetes-list-type"] != "map" {
-            join(status, before, self.own_conditions);
-        }
+        let is_joined = conditions["x-kubernetes-list-type"] != "map" && join(status, before, self.own_conditions);
         complete(status, &conditions["items"]);
         let fit = prune(status, &schema);
         if fit != Fit::Whole
             && let Some(latest) = &mut *self.latest.lock()
         {
-            latest.has_pruned = true;
+            latest.is_provisional = true;
         }
         // Nobody owns an empty status, so it would be applied again and again.
-        Ok(fit == Fit::Whole || fit == Fit::Pruned && !is_empty(status))
+        match fit {
+            Fit::Whole | Fit::Pruned if is_joined => Adapted::WithForeignConditions,
+            Fit::Whole => Adapted::Status,
+            Fit::Pruned if !is_empty(status) => Adapted::Status,
+            Fit::Pruned | Fit::Mismatch => Adapted::Nothing,
+        }
     }
 
-    /// Forgets the schema, so that the next status is adapted to the current one; returns false if there is none.
-    pub(crate) fn forget(&self) -> bool {
-        self.latest.lock().take().is_some()
+    /// Reads the schema again after a rejection; returns true if it has changed.
+    pub(crate) async fn refresh(&self, env: &Environment, kind: &Kind) -> bool {
+        let Some(before) = self.latest.lock().clone() else { return false };
+        if age(&before, env) < MIN_AGE_SECONDS {
+            return false;
+        }
+        self.update(env, kind).await != before.schema
     }
 
     /// Returns the schema; `None` if the kind has no declared status.
-    async fn schema(&self, env: &Environment, kind: &Kind) -> Result<Option<Arc<Value>>> {
-        let now = env.clock.now();
-        let is_current = |latest: &&Latest| {
-            !latest.has_pruned || now.as_second().saturating_sub(latest.read_at.as_second()) < MAX_AGE_SECONDS
-        };
+    async fn schema(&self, env: &Environment, kind: &Kind) -> Option<Arc<Value>> {
+        let is_current = |latest: &&Latest| !latest.is_provisional || age(latest, env) < MAX_AGE_SECONDS;
         if let Some(latest) = self.latest.lock().as_ref().filter(is_current) {
-            return Ok(latest.schema.clone());
+            return latest.schema.clone();
         }
-        let open = || Some(Arc::new(Value::Bool(true)));
-        let Some(schema) = read(env, kind).await? else { return Ok(open()) };
-        let schema = schema.map(Arc::new);
-        *self.latest.lock() = Some(Latest { schema: schema.clone(), read_at: now, has_pruned: schema.is_none() });
-        Ok(schema)
+        self.update(env, kind).await
     }
+
+    async fn update(&self, env: &Environment, kind: &Kind) -> Option<Arc<Value>> {
+        let found = read(env, kind).await.unwrap_or_else(|error| {
+            tracing::debug!(%kind, %error, "cannot read the schema of the status");
+            None
+        });
+        let (schema, is_unknown) = (found.clone().unwrap_or(Some(Value::Bool(true))), found.is_none());
+        let schema = schema.map(Arc::new);
+        let is_provisional = is_unknown || schema.is_none();
+        *self.latest.lock() = Some(Latest { schema: schema.clone(), read_at: env.clock.now(), is_provisional });
+        schema
+    }
+}
+
+fn age(latest: &Latest, env: &Environment) -> i64 {
+    env.clock.now().as_second().saturating_sub(latest.read_at.as_second())
 }
 
 /// Reads the schema of the status of the kind that is reconciled. The outer `None` means that there is no document for
@@ -108,7 +131,7 @@ async fn read(env: &Environment, kind: &Kind) -> Result<Option<Option<Value>>> {
 
 fn status_of(document: &mut Value, kind: &Kind) -> Option<Option<Value>> {
     let gvk = kind.gvk();
-    let schemas = document["components"]["schemas"].as_object_mut()?;
+    let schemas = document.pointer_mut("/components/schemas")?.as_object_mut()?;
     let is_of_kind = |schema: &Value| {
         let known = schema["x-kubernetes-group-version-kind"].as_array();
         known.into_iter().flatten().any(|known| {
@@ -120,12 +143,16 @@ fn status_of(document: &mut Value, kind: &Kind) -> Option<Option<Value>> {
     if schema.get("properties").is_none() || schema[OPEN] == true && schema["properties"].get("status").is_none() {
         return Some(Some(Value::Bool(true)));
     }
-    Some(schema["properties"].get_mut("status").map(Value::take))
+    let status = schema["properties"].get_mut("status").map(Value::take);
+    // A reference to another schema is not followed.
+    let is_reference = |status: &Value| status.get("$ref").is_some() || status.get("allOf").is_some();
+    Some(status.map(|status| if is_reference(&status) { Value::Bool(true) } else { status }))
 }
 
-/// Adds the conditions of others to an atomic list, in the order of the list in the cluster.
-fn join(status: &mut Value, before: &Value, own: &[&str]) {
-    let Some(desired) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
+/// Adds the conditions of others to an atomic list, in the order of the list in the cluster; returns true if there are
+/// any.
+fn join(status: &mut Value, before: &Value, own: &[&str]) -> bool {
+    let Some(desired) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return false };
     let before = before["conditions"].as_array().map_or(&[][..], |before| before);
     let is_own = |condition: &Value| own.iter().any(|own| condition["type"] == **own);
     let is_foreign = |desired: &[Value], condition: &Value| {
@@ -134,7 +161,7 @@ fn join(status: &mut Value, before: &Value, own: &[&str]) {
             && desired.iter().all(|desired| desired["type"] != condition["type"])
     };
     if !before.iter().any(|condition| is_foreign(desired, condition)) {
-        return;
+        return false;
     }
     let mut joined = Vec::with_capacity(before.len() + desired.len());
     for condition in before {
@@ -146,6 +173,7 @@ fn join(status: &mut Value, before: &Value, own: &[&str]) {
     }
     joined.append(desired);
     *desired = joined;
+    true
 }
 
 /// Sets required fields of conditions that are missing or too short, as those of `metav1.Condition`.

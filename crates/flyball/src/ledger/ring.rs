@@ -3,7 +3,7 @@
 use super::ReconcileRecord;
 use std::collections::VecDeque;
 
-/// Reconciles with their sequence numbers, oldest first. They are stored in place, so that a new one needs no allocation.
+/// Reconciles with their sequence numbers, oldest first. They are stored in place: a new one needs no allocation.
 #[derive(Debug)]
 pub(super) struct Ring {
     reconciles: VecDeque<(u64, ReconcileRecord)>,

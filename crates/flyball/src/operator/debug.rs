@@ -11,7 +11,7 @@ use crate::controller::Declaration;
 use crate::election::LeadershipState;
 use crate::kind::Kind;
 use crate::latch::Latch;
-use crate::ledger::{Ledger, ReconcileRecord};
+use crate::ledger::{Ledger, ReconcileRecord, WriteRecord};
 use crate::queue::Queue;
 use encoding::Encoder;
 use flyball_core::{Clock, ObjectKey};
@@ -171,7 +171,8 @@ impl DebugPages {
         let encoder = self.encoder();
         let mut found: Vec<(ReconcileRecord, &DebuggedController)> = Vec::new();
         for controller in self.controllers.iter().filter(|controller| query.is_of(&controller.name)) {
-            let reconciles = controller.ledger.reconciles(|reconcile| self.matches(query, controller, reconcile));
+            let reconciles =
+                controller.ledger.reconciles(usize::MAX, |reconcile| self.matches(query, controller, reconcile));
             found.extend(reconciles.into_iter().map(|reconcile| (reconcile, controller)));
         }
         found.sort_by_key(|(reconcile, _)| std::cmp::Reverse(reconcile.began));
@@ -240,7 +241,7 @@ impl DebugPages {
         }
         let filtered = controller.ledger.filtered(key, MAX_FILTERED);
         page["filtered"] = filtered.iter().map(|change| encoder.filtered(change)).collect::<Vec<_>>().into();
-        if let Some(last) = controller.ledger.reconciles(|reconcile| reconcile.key == *key).first() {
+        if let Some(last) = controller.ledger.reconciles(1, |reconcile| reconcile.key == *key).first() {
             page["last"] = encoder.reconcile(&controller.name, &controller.kind, last);
         }
         page
@@ -250,10 +251,12 @@ impl DebugPages {
     fn writes_to(&self, encoder: &Encoder<'_>, query: &ObjectQuery) -> Vec<Value> {
         let mut found: Vec<(Timestamp, Value)> = Vec::new();
         for controller in &self.controllers {
-            for reconcile in controller.ledger.reconciles(|reconcile| !reconcile.accesses.writes.is_empty()) {
+            let is_to = |write: &WriteRecord| {
+                encoder.kind_of(write.store).is_some_and(|kind| query.object.matches(kind, &write.object))
+            };
+            for reconcile in controller.ledger.reconciles(MAX_WRITES, |found| found.accesses.writes.iter().any(is_to)) {
                 for write in &reconcile.accesses.writes {
-                    let kind = encoder.kind_of(write.store);
-                    if kind.is_some_and(|kind| query.object.matches(kind, &write.object)) {
+                    if is_to(write) {
                         let mut page = encoder.write(write);
                         page["reconcile"] = format!("{:016x}", reconcile.id).into();
                         page["controller"] = controller.name.as_str().into();

@@ -292,16 +292,16 @@ impl<'a> Encoder<'a> {
 }
 
 /// Adds the versions before and after a change, which are 0 if there is none.
-fn external(of: &ExternalCalls) -> Value {
-    json!({"system": of.system, "calls": of.calls, "failures": of.failures, "took": seconds(of.took)})
-}
-
 fn add_versions(before: u64, after: u64, page: &mut Value) {
     for (name, version) in [("before", before), ("after", after)] {
         if version > 0 {
             page[name] = version.to_string().into();
         }
     }
+}
+
+fn external(of: &ExternalCalls) -> Value {
+    json!({"system": of.system, "calls": of.calls, "failures": of.failures, "took": seconds(of.took)})
 }
 
 fn seconds(duration: Duration) -> Value {
