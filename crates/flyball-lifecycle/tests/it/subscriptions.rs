@@ -693,8 +693,11 @@ async fn tenant_with_subscriptions_only_gains_no_right_in_a_limited_namespace() 
     };
     // A pod with a file of the node, and a catalog that the namespace does not see.
     let host = json!({"volumes": [{"name": "node", "hostPath": {"path": "/"}}]});
-    let config = json!({"channel": "stable", "installPlanApproval": "Manual", "config": host});
-    subscriptions.create(&PostParams::default(), &wanted("memo", config)).await.unwrap();
+    let memo = json!({"channel": "stable", "installPlanApproval": "Manual"});
+    let mut configured = memo.clone();
+    configured["config"] = host;
+    assert!(subscriptions.create(&PostParams::default(), &wanted("memo", configured)).await.is_err());
+    subscriptions.create(&PostParams::default(), &wanted("memo", memo)).await.unwrap();
     namespace(&test, "elsewhere", json!({})).await;
     let foreign = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",

@@ -97,11 +97,11 @@ async fn status_of_a_subscription_is_no_proof() {
     until(&test, "worn.v1.1.0", SUCCEEDED).await;
     limit(&test).await;
     let tenant = tenant(&test).await;
+    let deployer = [rule("operators.coreos.com", &["subscriptions"]), rule("apps", &["deployments"])];
+    let deployer = test.account("deployer", &deployer).await;
     let before = rights(&test).await;
     // 6: a status that names the version of another package, with a volume of the node.
     let host = json!({"config": {"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}, "channel": "stabel"});
-    let deployer = [rule("operators.coreos.com", &["subscriptions"]), rule("apps", &["deployments"])];
-    let deployer = test.account("deployer", &deployer).await;
     create(&deployer, &test, "aaa", json!({}), host).await.unwrap();
     let own: Api<Subscription> = Api::namespaced(tenant.clone(), test.namespace());
     let claim = json!({"status": {

@@ -123,8 +123,8 @@ fn check_manager(manager: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Returns true for characters that Go's `unicode.IsPrint` accepts, except unassigned ones: no controls, no spaces other
-/// than U+0020, and no characters that separate lines, format text, or are private.
+/// Returns true for characters that Go's `unicode.IsPrint` accepts, and for unassigned ones: no controls, no spaces
+/// other than U+0020, and no characters that separate lines, format text, or are private.
 fn is_printable(c: char) -> bool {
     let is_format = matches!(
         c,
