@@ -84,6 +84,12 @@ impl Error {
         matches!(self, Self::Vault { .. })
     }
 
+    /// Returns the error of an entry, by its index, whose files have a problem.
+    pub(crate) fn entry(path: &Path, number: usize, kind: &str, problem: impl fmt::Display) -> Self {
+        let entry = format!("{} ({kind})", number + 1);
+        Self::Entry { path: path.to_owned(), entry, field: String::new(), problem: problem.to_string() }
+    }
+
     pub(crate) fn task(path: &Path, task: &str, problem: impl fmt::Display) -> Self {
         let (path, task, problem) = (path.to_owned(), task.to_owned(), problem.to_string());
         Self::Task { path, line: 0, task, problem, feature: None }

@@ -10,9 +10,26 @@ use std::collections::BTreeMap;
 /// Limit of objects whose runs are recorded.
 const MAX_OBJECTS: usize = 10_000;
 
-/// The last finished run of each object.
+/// The last finished run of each object, except of those whose run is the oldest beyond the limit.
 #[derive(Debug, Default)]
-pub(crate) struct FinishedRuns(Mutex<BTreeMap<ObjectKey, FinishedRun>>);
+pub(crate) struct FinishedRuns(Mutex<RunsByAge>);
+
+/// Runs in the order of their insertion.
+#[derive(Debug, Default)]
+struct RunsByAge {
+    runs: BTreeMap<ObjectKey, (u64, FinishedRun)>,
+    /// Its keys, by the number of the insertion.
+    order: BTreeMap<u64, ObjectKey>,
+    inserted: u64,
+}
+
+impl RunsByAge {
+    fn remove(&mut self, key: &ObjectKey) {
+        if let Some((number, _)) = self.runs.remove(key) {
+            self.order.remove(&number);
+        }
+    }
+}
 
 /// A run that finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +44,22 @@ pub(crate) struct FinishedRun {
 impl FinishedRuns {
     /// Returns the last run of an object with this UID.
     pub(crate) fn get(&self, key: &ObjectKey, uid: &str) -> Option<FinishedRun> {
-        self.0.lock().get(key).filter(|run| run.uid == uid).cloned()
+        self.0.lock().runs.get(key).map(|(_, run)| run).filter(|run| run.uid == uid).cloned()
     }
 
     pub(crate) fn insert(&self, key: &ObjectKey, run: FinishedRun) {
-        let mut runs = self.0.lock();
+        let mut recorded = self.0.lock();
+        recorded.remove(key);
         // An object may be deleted, so its run may be left over.
-        if runs.len() >= MAX_OBJECTS && !runs.contains_key(key) {
-            runs.pop_first();
+        if recorded.runs.len() >= MAX_OBJECTS
+            && let Some((_, oldest)) = recorded.order.pop_first()
+        {
+            recorded.runs.remove(&oldest);
         }
-        runs.insert(key.clone(), run);
+        recorded.inserted += 1;
+        let number = recorded.inserted;
+        recorded.order.insert(number, key.clone());
+        recorded.runs.insert(key.clone(), (number, run));
     }
 
     pub(crate) fn remove(&self, key: &ObjectKey) {
@@ -55,12 +78,22 @@ mod tests {
         let run = FinishedRun { uid: "u".into(), generation: 2, has_changes: true };
         runs.insert(&key, run.clone());
         assert_eq!((runs.get(&key, "u"), runs.get(&key, "v")), (Some(run.clone()), None));
-        for number in 0..=MAX_OBJECTS {
-            runs.insert(&ObjectKey::new(Some("c"), &number.to_string()), run.clone());
-        }
-        assert_eq!(runs.0.lock().len(), MAX_OBJECTS);
         let last = ObjectKey::new(Some("c"), "1");
+        runs.insert(&last, run);
         runs.remove(&last);
         assert_eq!(runs.get(&last, "u"), None);
+    }
+
+    #[test]
+    fn oldest_run_is_evicted_whatever_its_name() {
+        let runs = FinishedRuns::default();
+        let run = FinishedRun { uid: "u".into(), generation: 2, has_changes: true };
+        let (first, oldest) = (ObjectKey::new(Some("a"), "a"), ObjectKey::new(Some("z"), "z"));
+        [&first, &oldest, &first].into_iter().for_each(|key| runs.insert(key, run.clone()));
+        for number in 2..=MAX_OBJECTS {
+            runs.insert(&ObjectKey::new(Some("c"), &number.to_string()), run.clone());
+        }
+        assert_eq!(runs.0.lock().order.len(), MAX_OBJECTS);
+        assert_eq!((runs.get(&oldest, "u"), runs.get(&first, "u")), (None, Some(run)), "the first one ran again");
     }
 }

@@ -6,11 +6,15 @@ use crate::operator::operator;
 use crate::watches::{Defaults, Executor, LogEvents, Watches};
 use flyball::Operator;
 use flyball_core::time::parse_unsigned_duration;
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
+
+/// The commands of [`Operator::main`] that do not run the operator.
+const DESCRIBING_COMMANDS: [&str; 2] = ["manifests", "describe"];
 
 /// Command-line flags of an Ansible operator.
 #[derive(Clone, Debug, clap::Args)]
@@ -68,9 +72,20 @@ impl Flags {
             verbosity: self.ansible_verbosity,
             log_events: self.ansible_log_events,
         };
-        let watches = Watches::read(watches)?.defaults(defaults).role_metrics_address(self.role_metrics_addr.0);
+        let mut watches = Watches::read(watches)?.defaults(defaults).role_metrics_address(self.role_metrics_addr.0);
+        if !is_described(std::env::args_os()) {
+            watches = watches.allow_locked_entries();
+        }
         operator(&watches, self.executor)
     }
+}
+
+/// Returns true if the arguments of a program may have a command of operators that describes instead of running.
+///
+/// An operator is created from its flags alone, which may precede or follow the command. The value of a flag counts as
+/// well: manifests without a part of the permissions are worse than an error.
+fn is_described(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.any(|argument| DESCRIBING_COMMANDS.iter().any(|command| argument == *command))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -89,6 +104,18 @@ fn address(text: &str) -> Result<Address, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_that_describe_are_found_among_the_flags() {
+        for (line, expected) in [
+            ("ansible-operator", false),
+            ("ansible-operator run --namespace a", false),
+            ("ansible-operator manifests", true),
+            ("flyball operate watches.yaml --namespace a describe", true),
+        ] {
+            assert_eq!(is_described(line.split(' ').map(OsString::from)), expected, "{line}");
+        }
+    }
 
     #[test]
     fn metrics_are_changed_only_on_the_same_machine() {

@@ -51,8 +51,8 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 ///
 /// If a role, playbook or CRD cannot be read; with [`Executor::BuiltIn`], if a task uses a module, an argument or a
 /// keyword, or a template uses a filter, that it does not support. The error contains file and task. A missing
-/// `ansible-playbook` is an error when the operator runs: it can be described without. If files of one entry cannot be
-/// decrypted, its runs fail, unless there is no other entry.
+/// `ansible-playbook` is an error when the operator runs: it can be described without. If files of an entry cannot be
+/// decrypted; with [`Watches::allow_locked_entries`], only if no other entry can run.
 pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.directory())?;
     let name = name(watches.directory());
@@ -69,11 +69,17 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     operator = operator.metrics(|registry| metrics.register(registry));
     let mut posted = BTreeSet::new();
     let all: Vec<_> = watches.entries.iter().map(|watch| executors.create_all(watch)).collect();
-    let any_runs = all.iter().any(Result::is_ok);
-    for (watch, runs) in watches.entries.iter().zip(all) {
+    let may_refuse = watches.allows_locked_entries && all.iter().any(Result::is_ok);
+    for (number, (watch, runs)) in watches.entries.iter().zip(all).enumerate() {
         let runs = match runs {
-            // Only this entry needs what is encrypted.
-            Err(error) if error.is_vault() && any_runs => EntryRuns::refused(watch, &error),
+            Err(error) if error.is_vault() => {
+                let of_entry = Error::entry(&watches.path, number, &watch.gvk.kind, &error);
+                if !may_refuse {
+                    return Err(of_entry);
+                }
+                operator = operator.task(locked_entry(&of_entry));
+                EntryRuns::refused(watch, &error)
+            }
             runs => runs?,
         };
         let ControllerParts { kind, controller, cache, posted_metrics } =
@@ -94,6 +100,16 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
         operator = operator.task(role_metrics_server(address, posted));
     }
     Ok(definitions.into_iter().fold(operator, Operator::crd))
+}
+
+/// Logs that an entry cannot run when the operator starts: before, there is no logger.
+fn locked_entry(error: &Error) -> Task {
+    let problem = error.to_string();
+    let log = move |_| async move {
+        tracing::error!("{problem}: its runs fail, and the kinds of its role or playbook are not watched");
+        Ok(())
+    };
+    Task::new("locked-entry", log).on_every_replica()
 }
 
 /// Creates the server for `osdk_metric`. It runs where roles run: on the leader.

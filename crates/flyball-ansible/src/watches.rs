@@ -48,6 +48,8 @@ pub struct Watches {
     pub(crate) role_metrics_address: Option<SocketAddr>,
     /// Runs are polled by the caller.
     pub(crate) is_deterministic: bool,
+    /// Other entries run if the files of one cannot be decrypted.
+    pub(crate) allows_locked_entries: bool,
 }
 
 /// Settings of entries that have none of their own, as flags of operator-sdk's Ansible operator.
@@ -204,6 +206,7 @@ impl Watches {
             defaults: Defaults::default(),
             role_metrics_address: Some(ROLE_METRICS_ADDRESS),
             is_deterministic: false,
+            allows_locked_entries: false,
         };
         let mut known = BTreeSet::new();
         for (number, entry) in entries.into_iter().enumerate() {
@@ -244,6 +247,14 @@ impl Watches {
     pub fn deterministic(mut self) -> Self {
         self.entries.iter_mut().for_each(|watch| watch.is_deterministic = true);
         Self { is_deterministic: true, ..self }
+    }
+
+    /// Allows the operator to run if files of some entries cannot be decrypted: their runs fail with the reason.
+    ///
+    /// Only for running: the permissions and watches of such an entry are unknown, so the
+    /// [manifests](flyball::Operator::manifests) would lack them.
+    pub fn allow_locked_entries(self) -> Self {
+        Self { allows_locked_entries: true, ..self }
     }
 
     /// Resolves hosts of services that roles call, such as `api.shop.svc`, outside of the cluster. DNS resolves a host

@@ -21,6 +21,12 @@ static LOOKUP: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(pattern).expect("the pattern is constant and valid")
 });
 
+/// A quoted version, as an argument of a function.
+static VERSION: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r#"["`]((?:[a-z0-9.-]+/)?v[0-9]+(?:(?:alpha|beta)[0-9]+)?)["`]"#;
+    Regex::new(pattern).expect("the pattern is constant and valid")
+});
+
 /// A field with a literal namespace.
 static NAMESPACE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"\bnamespace["']?:\s*["']?([a-z0-9][a-z0-9-]*)"#).expect("the pattern is constant and valid")
@@ -143,17 +149,18 @@ impl Kinds {
         }
     }
 
-    /// Adds the kinds whose versions or names templates compute or select. If one cannot be determined, its literal
-    /// versions are added.
+    /// Adds the kinds whose versions or names templates compute or select: those for the default values, and those in
+    /// the text.
     pub(crate) fn add_headers(&mut self, headers: &[Header]) {
         for Header { path, text, object } in headers {
             let mut found: Vec<(String, String)> = object.iter().cloned().collect();
-            let versions: Vec<&str> = match object {
-                Some((version, _)) => vec![version],
-                None => literals(text, "apiVersion:").into_iter().flatten().collect(),
-            };
-            // Other values may select another kind.
-            for kind in literals(text, "kind:").into_iter().flatten() {
+            // The cluster may select another version, and values another kind.
+            let computed = VERSION.captures_iter(text).filter_map(|found| found.get(1)).map(|found| found.as_str());
+            let literal = literals(text, "apiVersion:").into_iter().flatten().chain(computed);
+            let versions: BTreeSet<&str> = object.iter().map(|(version, _)| &**version).chain(literal).collect();
+            let kinds = object.iter().map(|(_, kind)| &**kind);
+            let kinds: BTreeSet<&str> = kinds.chain(literals(text, "kind:").into_iter().flatten()).collect();
+            for kind in kinds {
                 found.extend(versions.iter().map(|version| ((*version).to_owned(), kind.to_owned())));
             }
             if found.is_empty() {
@@ -278,9 +285,26 @@ mod tests {
             header("apiVersion: a/v1\napiVersion: a/v2\nkind: A", None),
             header("apiVersion: {{ $v }}\nkind: B", None),
             header("apiVersion: c/v1\nkind: C\napiVersion: c/v2\nkind: D", Some(("c/v1", "C"))),
+            header(
+                "apiVersion: {{ ternary \"d/v1\" \"d/v1beta1\" ($has \"d/v1/E\") }}\nkind: E",
+                Some(("d/v1beta1", "E")),
+            ),
         ]);
         let found: Vec<_> = computed.known.keys().map(|(version, kind)| format!("{version} {kind}")).collect();
-        assert_eq!(found, ["a/v1 A", "a/v2 A", "c/v1 C", "c/v1 D", "networking.k8s.io/v1 Ingress"]);
+        assert_eq!(
+            found,
+            [
+                "a/v1 A",
+                "a/v2 A",
+                "c/v1 C",
+                "c/v1 D",
+                "c/v2 C",
+                "c/v2 D",
+                "d/v1 E",
+                "d/v1beta1 E",
+                "networking.k8s.io/v1 Ingress"
+            ]
+        );
         let unknown = |kinds: &Kinds| kinds.unknown().collect::<Vec<_>>();
         assert_eq!(unknown(&computed), ["site/templates/a.yaml: apiVersion: {{ $v }}, kind: B"]);
         let object = serde_json::json!({"apiVersion": "b/v1", "kind": "B", "metadata": {"name": "b"}});

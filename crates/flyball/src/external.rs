@@ -27,10 +27,10 @@ pub(crate) struct ExternalCalls {
 /// Awaits a call to a system outside of the cluster, such as `"vcenter"`, and counts it with its time.
 ///
 /// The calls of a reconcile are in the ledger of its controller, which metering reads, and in the metrics
-/// `flyball_external_calls_total` and `flyball_external_call_seconds_total` of the controller, by system.
-/// A call that returns an error or is canceled has the result `error`. A reconcile tells seven systems apart, and counts
-/// further ones as `others`: names are those of systems, and not of machines or customers. Concurrent calls add up
-/// beyond the time that has passed.
+/// `flyball_external_calls_total` and `flyball_external_call_seconds_total` of the controller, by system. A call that
+/// returns an error or is canceled has the result `error`. A reconcile tells seven systems apart, and counts further
+/// ones as `others`: names are those of systems, and not of machines or customers. Concurrent calls add up beyond the
+/// time that has passed.
 ///
 /// The best place is the client of the system, around the exchange of one request. Outside of a reconcile, and in tasks
 /// that a reconcile spawns, calls are not counted.

@@ -1,8 +1,11 @@
 //! The commands that install what a run of `ansible-playbook` lacks: Python packages and collections.
 //!
-//! Messages of Ansible and Python name what is missing. They may contain text of users, so only names that consist of
-//! identifiers are repeated in a command.
+//! Messages of Ansible and Python name what is missing. They may contain text of users, which would make a command
+//! install what its author published. So packages are from a fixed list, and collections are those that the project
+//! names literally.
 
+use crate::template::walk;
+use crate::yaml::read_encrypted;
 use std::path::Path;
 
 /// File with the collections of a project, as operator-sdk generates it.
@@ -24,6 +27,33 @@ const OF_COLLECTIONS: [&str; 6] = [
 /// Texts after which a message has the name of a Python package.
 const OF_PACKAGES: [(&str, char); 2] = [("required Python library (", ')'), ("No module named '", '\'')];
 
+/// Modules that Ansible and the usual collections import, and the packages that have them.
+const PACKAGES: [(&str, &str); 20] = [
+    ("kubernetes", "kubernetes"),
+    ("yaml", "PyYAML"),
+    ("PyYAML", "PyYAML"),
+    ("jsonpatch", "jsonpatch"),
+    ("kubernetes_validate", "kubernetes-validate"),
+    ("jinja2", "Jinja2"),
+    ("cryptography", "cryptography"),
+    ("packaging", "packaging"),
+    ("resolvelib", "resolvelib"),
+    ("requests", "requests"),
+    ("requests_oauthlib", "requests-oauthlib"),
+    ("urllib3", "urllib3"),
+    ("jmespath", "jmespath"),
+    ("netaddr", "netaddr"),
+    ("passlib", "passlib"),
+    ("psycopg2", "psycopg2-binary"),
+    ("pymysql", "PyMySQL"),
+    ("boto3", "boto3"),
+    ("botocore", "botocore"),
+    ("openshift", "openshift"),
+];
+
+/// Folders of a project that may name a collection, besides the files in the project's folder.
+const NAMING_FOLDERS: [&str; 3] = ["roles", "playbooks", "tasks"];
+
 /// Adds the command that installs what a message reports as missing.
 pub(crate) fn with_remedy(message: String, project: &Path) -> String {
     match remedy(&message, project) {
@@ -40,31 +70,49 @@ fn remedy(message: &str, project: &Path) -> Option<String> {
         (collection.contains('.') && collection != "ansible.builtin" && collection != "ansible.legacy")
             .then_some(collection)
     });
+    // Roles in collections have the name of the collection and their own.
+    let of_collection = |name: &str| name.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
     if let Some(name) = collections.find(|name| is_name(name)) {
-        // Roles in collections have the name of the collection and their own.
-        let parts: Vec<&str> = name.splitn(3, '.').take(2).collect();
-        return Some(collections_command(project, &parts.join(".")));
+        return collections_command(project, &of_collection(name));
     }
     let mut packages = OF_PACKAGES.into_iter().flat_map(|(before, after)| named(message, before, after));
     let package = packages.find(|name| is_name(name))?;
-    match package.split('.').next().unwrap_or(package) {
-        "ansible" => Some(INSTALL.to_owned()),
+    match package.split_once('.').unwrap_or((package, "")) {
+        ("ansible", _) => Some(INSTALL.to_owned()),
         // A module of a collection, whose name is in another message.
-        "ansible_collections" => {
-            let parts: Vec<&str> = package.split('.').skip(1).take(2).collect();
-            Some(collections_command(project, &parts.join(".")))
+        ("ansible_collections", name) => collections_command(project, &of_collection(name)),
+        (module, _) => {
+            let (_, package) = PACKAGES.iter().find(|(name, _)| *name == module)?;
+            Some(format!("pip install {package}"))
         }
-        "yaml" => Some("pip install PyYAML".to_owned()),
-        package => Some(format!("pip install {package}")),
     }
 }
 
-/// Returns the command that installs a collection: all of the project, if it lists them.
-fn collections_command(project: &Path, collection: &str) -> String {
-    match project.join(REQUIREMENTS).is_file() {
+/// Returns the command that installs a collection which the project names: all of its collections, if it lists them.
+fn collections_command(project: &Path, collection: &str) -> Option<String> {
+    if !is_named_in(project, collection) {
+        return None;
+    }
+    Some(match project.join(REQUIREMENTS).is_file() {
         true => format!("ansible-galaxy collection install -r {REQUIREMENTS}"),
         false => format!("ansible-galaxy collection install {collection}"),
-    }
+    })
+}
+
+/// Returns true if a file of the project contains the name of a collection.
+fn is_named_in(project: &Path, collection: &str) -> bool {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.');
+    let has_name = |text: String| {
+        text.match_indices(collection).any(|(at, _)| {
+            let after = text[at + collection.len()..].chars().next();
+            !text[..at].ends_with(is_part)
+                && !after.is_some_and(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        })
+    };
+    let entries = std::fs::read_dir(project).into_iter().flatten().flatten().map(|entry| entry.path());
+    let beside = entries.filter(|path| path.is_file());
+    let below = NAMING_FOLDERS.iter().flat_map(|folder| walk(&project.join(folder)).unwrap_or_default());
+    beside.chain(below).any(|file| read_encrypted(&file).is_ok_and(has_name))
 }
 
 /// Returns the texts between others.
@@ -86,9 +134,9 @@ mod tests {
     /// Messages of ansible-core 2.19.14.
     #[test]
     fn missing_packages_and_collections_have_a_command() {
-        let without = Path::new("/none");
+        let folder = project("setup", "- hosts: localhost\n  roles: [acme.none.role]\n");
         let check = |message: &str, expected: Option<&str>| {
-            assert_eq!(remedy(message, without).as_deref(), expected, "{message}");
+            assert_eq!(remedy(message, &folder).as_deref(), expected, "{message}");
         };
         let acme = Some("ansible-galaxy collection install acme.none");
         check("couldn't resolve module/action 'acme.none.thing'. This often indicates a misspelling", acme);
@@ -108,12 +156,34 @@ mod tests {
         check("No module named 'a; rm -rf /'", None);
         check("the role 'a.b;c.d' was not found", None);
         check("size must be positive", None);
-        let folder = std::env::temp_dir().join(format!("flyball-setup-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join(REQUIREMENTS), "collections: []\n").unwrap();
         let message = with_remedy("The lookup plugin 'acme.none.f' was not found".to_owned(), &folder);
         std::fs::remove_dir_all(&folder).unwrap();
         let expected = "not found: install it with: ansible-galaxy collection install -r requirements.yml";
         assert!(message.ends_with(expected), "{message}");
+    }
+
+    #[test]
+    fn text_of_users_names_nothing_to_install() {
+        let folder = project("setup-users", "- hosts: localhost\n  roles: [acme.none2.role, xacme.none.role]\n");
+        for message in [
+            "name is No module named 'evilpkg'",
+            "name is No module named 'evilpkg.kubernetes'",
+            "Failed to import the required Python library (evilpkg)",
+            "couldn't resolve module/action 'evil.collection.thing'",
+            "The lookup plugin 'acme.none.f' was not found.",
+            "No module named 'ansible_collections.evil.collection'",
+        ] {
+            assert_eq!(with_remedy(message.to_owned(), &folder), message);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Creates a project with a playbook.
+    fn project(name: &str, playbook: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("flyball-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("playbooks")).unwrap();
+        std::fs::write(folder.join("playbooks/main.yml"), playbook).unwrap();
+        folder
     }
 }

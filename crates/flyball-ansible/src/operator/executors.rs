@@ -51,7 +51,6 @@ pub(super) struct EntryRuns {
 impl EntryRuns {
     /// Creates the runs of an entry whose files cannot be decrypted: each of them fails with the reason.
     pub(super) fn refused(watch: &Watch, error: &Error) -> Self {
-        tracing::error!("{}: {error}", watch.gvk.kind);
         let make = || -> MakeExecutor {
             let reason = error.to_string();
             Box::new(move || Ok(Box::new(Refused { reason })))

@@ -9,7 +9,7 @@ pub use report::{Coverage, Gap, GapKind, Line, PartCoverage};
 
 use super::args::is_action;
 use super::load::{Loader, PlayIncludes, TaskContext, load};
-use super::task::{INTERPRETER, Resolve, check_all, read_tasks};
+use super::task::{BLOCK_PARTS, INTERPRETER, Resolve, Tags, check_all, read_tasks};
 use super::{Role, Task};
 use crate::error::{Error, Result};
 use crate::template::{
@@ -28,8 +28,6 @@ use std::sync::Arc;
 const MAX_DEPTH: usize = 3;
 /// The lists of tasks of a play.
 const LISTS: [&str; 4] = ["pre_tasks", "tasks", "post_tasks", "handlers"];
-/// The lists of tasks of a block.
-const PARTS: [&str; 3] = ["block", "rescue", "always"];
 /// Keywords of tasks that are expressions without braces.
 const CONDITIONS: [&str; 4] = ["when", "until", "failed_when", "changed_when"];
 /// Keywords of Ansible that the built-in executor may not support; other keys of a task are modules.
@@ -119,10 +117,19 @@ fn playbooks(project: &Path, vault: &Vault) -> Result<Vec<PathBuf>> {
     for folder in [project.to_owned(), project.join("playbooks")] {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = normal(&entry.path());
-            if !path.is_file() || !is_yaml(&path) || yaml::is_locked(&path, vault)? {
+            if !path.is_file() || !is_yaml(&path) {
                 continue;
             }
-            let documents = yaml::read_documents(&path, vault)?;
+            let documents = match yaml::read_documents(&path, vault) {
+                // Other files in these folders are not read by Ansible, such as those of tools.
+                Err(_) if !has_plays(&path) => continue,
+                // The playbook notes the problem.
+                Err(Error::Vault { .. }) => {
+                    found.push(path);
+                    continue;
+                }
+                documents => documents?,
+            };
             let plays = documents.first().and_then(Value::as_array);
             let is_playbook = plays.is_some_and(|plays| plays.iter().any(|play| play.get("hosts").is_some()));
             found.extend(is_playbook.then_some(path));
@@ -130,6 +137,12 @@ fn playbooks(project: &Path, vault: &Vault) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Returns true if the text of a file, which need not be valid, begins with a list that has plays.
+fn has_plays(file: &Path) -> bool {
+    let is_hosts = |line: &str| line.trim_start_matches(['-', ' ']).starts_with("hosts:");
+    yaml::read_encrypted(file).is_ok_and(|text| is_list(&text) && text.lines().any(is_hosts))
 }
 
 /// Collects the gaps of a role or playbook.
@@ -200,7 +213,13 @@ impl<'p> Survey<'p> {
         self.templates()?;
         let text = yaml::read_text(file, &self.loader.vault)?;
         let lines = Lines::of(&text);
-        let plays = yaml::read_document(file, &self.loader.vault)?;
+        let plays = match yaml::read_document(file, &self.loader.vault) {
+            Err(Error::Vault { problem, .. }) => {
+                self.note(GapKind::Other, problem, file, 1);
+                return Ok(());
+            }
+            plays => plays?,
+        };
         for (number, play) in plays.as_array().into_iter().flatten().enumerate() {
             let lines = lines.item(number);
             let mut rest = play.clone();
@@ -317,6 +336,10 @@ impl<'p> Survey<'p> {
         // The folder may contain other files, such as definitions of objects, which may be templates.
         let documents = match yaml::read_documents(file, &self.loader.vault) {
             Err(_) if !is_list(&text) && file.file_stem().is_none_or(|name| name != "main") => return Ok(()),
+            Err(Error::Vault { problem, .. }) => {
+                self.note(GapKind::Other, problem, file, 1);
+                return Ok(());
+            }
             documents => documents?,
         };
         if let [tasks] = documents.as_slice()
@@ -336,7 +359,7 @@ impl<'p> Survey<'p> {
                 false => self.gaps(task, file),
                 true => {
                     let mut outer = task.clone();
-                    for part in PARTS {
+                    for part in BLOCK_PARTS {
                         self.tasks(&task[part], lines.and_then(|lines| lines.field(part)), file);
                         outer.as_object_mut().map(|outer| outer.remove(part));
                     }
@@ -405,7 +428,7 @@ impl<'p> Survey<'p> {
         let (loader, home, includes) = (&mut self.loader, &*self.home, self.includes.as_mut());
         let mut found = TaskResolver(TaskContext { loader, home, tasks, file, depth: 0, includes });
         let path = Arc::new(file.to_owned());
-        read_tasks(Value::Array(vec![task.clone()]), &path, None, 0, &mut found).map(drop)
+        read_tasks(Value::Array(vec![task.clone()]), &path, None, Tags::default(), 0, &mut found).map(drop)
     }
 }
 
@@ -413,7 +436,7 @@ impl<'p> Survey<'p> {
 struct TaskResolver<'l>(TaskContext<'l>);
 
 impl Resolve for TaskResolver<'_> {
-    fn import(&mut self, file: &str) -> Result<Arc<[Task]>, String> {
+    fn import(&mut self, file: &str, _: Tags) -> Result<Arc<[Task]>, String> {
         let found = self.0.find(file)?;
         self.0.includes.iter_mut().for_each(|includes| includes.tasks.push(found.clone()));
         Ok(Arc::default())

@@ -27,7 +27,7 @@ pub(crate) struct DeclaredVariables {
     pub(crate) inputs: BTreeSet<String>,
     /// Variables that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
-    /// Variables that only the `vars` of plays set: they preset inputs of the roles of the play.
+    /// Variables that only the `vars` of plays set: they preset inputs of roles.
     pub(crate) presets: BTreeSet<String>,
     /// Roles and files outside of the project with literal paths, with links resolved.
     pub(crate) external_paths: BTreeSet<PathBuf>,
@@ -46,7 +46,8 @@ impl DeclaredVariables {
     }
 
     /// Returns the variables that no field may set: those that roles and plays set themselves. Presets are such
-    /// variables unless a role declares them as an input, and the author declares a field for them.
+    /// variables unless any of the roles declares them as an input, be it of another play, and the author declares a
+    /// field for them.
     pub(crate) fn own(&self, fields: &BTreeSet<String>) -> BTreeSet<String> {
         let is_input = |name: &&String| self.inputs.contains(*name) && fields.contains(*name);
         self.own.iter().chain(self.presets.iter().filter(|name| !is_input(name))).cloned().collect()

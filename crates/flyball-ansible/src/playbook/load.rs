@@ -1,6 +1,6 @@
 //! Loads roles and playbooks with their dependencies: imported and included files, other roles, variables.
 
-use super::task::{Resolve, check_all, read_tasks, runs_untagged};
+use super::task::{Resolve, Tags, check_all, read_tasks};
 use super::vars::{self, read_vars};
 use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
@@ -176,7 +176,7 @@ impl Loader {
                 if let Some(Value::Object(vars)) = fields.remove("vars") {
                     fields.extend(vars);
                 }
-                if fields.remove("tags").is_some_and(|tags| !runs_untagged(&tags)) {
+                if fields.remove("tags").is_some_and(|tags| !Tags::default().join(&tags).run()) {
                     return Err(format!("role {name}: the built-in executor does not support the tag never here"));
                 }
                 no_log = fields.remove("no_log");
@@ -215,7 +215,7 @@ impl Loader {
         let path = Arc::new(file.to_owned());
         let mut found =
             TaskContext { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
-        read_tasks(tasks, &path, Some(&lines), 0, &mut found).map(Arc::from)
+        read_tasks(tasks, &path, Some(&lines), Tags::default(), 0, &mut found).map(Arc::from)
     }
 
     /// Reads a file of tasks or plays, with the lines of its nodes.
@@ -243,7 +243,7 @@ impl Loader {
         for ignored in ["name", "gather_facts", "collections", "connection", "any_errors_fatal", "gather_subset"] {
             fields.remove(ignored);
         }
-        let runs = fields.remove("tags").is_none_or(|tags| runs_untagged(&tags));
+        let tags = Tags::default().join(&fields.remove("tags").unwrap_or_default());
         match fields.remove("hosts").as_ref().and_then(Value::as_str) {
             Some("localhost" | "127.0.0.1" | "all") => {}
             _ => return Err(Error::file(file, "play: hosts: only localhost is supported")),
@@ -273,11 +273,13 @@ impl Loader {
         };
         let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.remove(list)));
         fields.finish().map_err(reject)?;
-        let lists = if runs { lists } else { Default::default() };
         let path = Arc::new(file.to_owned());
         let mut pending = PlayIncludes::default();
         for (list, content) in lists {
             let Some(content) = content else { continue };
+            if !tags.run() && (list == "roles" || list == "handlers" && play.tasks.is_empty()) {
+                continue;
+            }
             if list == "roles" {
                 let Value::Array(roles) = content else {
                     return Err(Error::file(file, "play: roles: must be a list"));
@@ -298,7 +300,9 @@ impl Loader {
                 includes: Some(&mut pending),
             };
             let lines = lines.and_then(|lines| lines.field(list));
-            let tasks = read_tasks(content, &path, lines, 0, &mut found)?;
+            // Handlers run if they are notified.
+            let tags = if list == "handlers" { Tags::default() } else { tags };
+            let tasks = read_tasks(content, &path, lines, tags, 0, &mut found)?;
             if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
         }
         while let Some(included) = pending.tasks.pop() {
@@ -315,7 +319,7 @@ impl Loader {
                 depth: 0,
                 includes: Some(&mut pending),
             };
-            let tasks = read_tasks(tasks, &path, Some(&lines), 0, &mut found)?;
+            let tasks = read_tasks(tasks, &path, Some(&lines), Tags::default(), 0, &mut found)?;
             play.includes.insert(included, tasks.into());
         }
         play.var_files = pending.vars;
@@ -390,7 +394,7 @@ impl TaskContext<'_> {
 }
 
 impl Resolve for TaskContext<'_> {
-    fn import(&mut self, name: &str) -> Result<Arc<[Task]>, String> {
+    fn import(&mut self, name: &str, tags: Tags) -> Result<Arc<[Task]>, String> {
         if self.depth >= MAX_DEPTH {
             return Err(format!(
                 "imports are nested deeper than {MAX_DEPTH}: if {name} imports itself, use include_tasks with when"
@@ -407,7 +411,7 @@ impl Resolve for TaskContext<'_> {
             depth: self.depth + 1,
             includes: self.includes.as_deref_mut(),
         };
-        read_tasks(tasks, &path, Some(&lines), 0, &mut found).map(Arc::from).map_err(|error| error.to_string())
+        read_tasks(tasks, &path, Some(&lines), tags, 0, &mut found).map(Arc::from).map_err(|error| error.to_string())
     }
 
     fn include(&mut self, name: Option<&str>) -> Result<(), String> {

@@ -28,14 +28,16 @@ const WITHOUT_EFFECT: [&str; 9] = [
 /// The tags that decide whether a task runs if no tags are requested.
 const NEVER: &str = "never";
 const ALWAYS: &str = "always";
+/// The lists of tasks of a block.
+pub(super) const BLOCK_PARTS: [&str; 3] = ["block", "rescue", "always"];
 
 /// A variable that has no meaning without Python; its usual value is `{{ ansible_playbook_python }}`.
 pub(super) const INTERPRETER: &str = "ansible_python_interpreter";
 
 /// Resolves references of a task to other files and roles.
 pub(super) trait Resolve {
-    /// Returns the tasks of an imported file.
-    fn import(&mut self, file: &str) -> Result<Arc<[Task]>, String>;
+    /// Returns the tasks of an imported file, which inherit these tags.
+    fn import(&mut self, file: &str, tags: Tags) -> Result<Arc<[Task]>, String>;
     /// Records that a task file may be included; `None` if its name is computed.
     fn include(&mut self, file: Option<&str>) -> Result<(), String>;
     /// Records that variables may be included.
@@ -46,11 +48,51 @@ pub(super) trait Resolve {
     fn allows_services(&self) -> bool;
 }
 
-/// Reads a list of tasks, which begins at these lines of a file.
+/// The tags of a task that count if no tags are requested, including those of its blocks, its imports and its play.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tags {
+    is_never: bool,
+    is_always: bool,
+}
+
+impl Tags {
+    /// Adds the tags of a task within.
+    pub(super) fn join(self, tags: &Value) -> Self {
+        let tags: Vec<&str> = match tags {
+            Value::String(tags) => tags.split(',').map(str::trim).collect(),
+            Value::Array(tags) => tags.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        Self { is_never: self.is_never || tags.contains(&NEVER), is_always: self.is_always || tags.contains(&ALWAYS) }
+    }
+
+    /// Returns true if a task with these tags runs: see `Taggable.evaluate_tags` of ansible-core.
+    pub(super) fn run(self) -> bool {
+        !self.is_never || self.is_always
+    }
+}
+
+/// The place of a task in blocks.
+#[derive(Clone, Copy)]
+struct Nesting {
+    tags: Tags,
+    depth: usize,
+}
+
+/// Returns true if a task, or a task in a block, runs within these tags. Other tasks may use unsupported features.
+fn may_run(task: &Value, tags: Tags, depth: usize) -> bool {
+    let tags = tags.join(&task["tags"]);
+    let inner = || BLOCK_PARTS.iter().filter_map(|part| task[*part].as_array()).flatten();
+    // Deeper blocks are an error where they are read.
+    tags.run() || depth > MAX_DEPTH || task["block"].is_array() && inner().any(|task| may_run(task, tags, depth + 1))
+}
+
+/// Reads a list of tasks, which begins at these lines of a file and inherits these tags.
 pub(super) fn read_tasks(
     tasks: Value,
     file: &Arc<PathBuf>,
     lines: Option<&Lines>,
+    tags: Tags,
     depth: usize,
     found: &mut dyn Resolve,
 ) -> Result<Vec<Task>> {
@@ -60,14 +102,14 @@ pub(super) fn read_tasks(
     match tasks {
         Value::Null => Ok(Vec::new()),
         Value::Array(tasks) => {
-            let runs = |(_, task): &(usize, Value)| runs_untagged(&task["tags"]);
+            let runs = |(_, task): &(usize, Value)| may_run(task, tags, depth);
             let read = |(number, task): (usize, Value)| {
                 let name = match task.get("name").and_then(Value::as_str) {
                     Some(name) => format!("{name:?}"),
                     None => format!("number {}", number + 1),
                 };
                 let lines = lines.and_then(|lines| lines.item(number));
-                let task = read_task(task, file, &name, lines, depth, found);
+                let task = read_task(task, file, &name, lines, tags, depth, found);
                 task.map_err(|error| error.at_line(lines.map_or(0, |lines| lines.line)))
             };
             tasks.into_iter().enumerate().filter(runs).map(read).collect()
@@ -76,21 +118,12 @@ pub(super) fn read_tasks(
     }
 }
 
-/// Returns true if a task with these tags runs if no tags are requested: it is not tagged `never`.
-pub(super) fn runs_untagged(tags: &Value) -> bool {
-    let tags: Vec<&str> = match tags {
-        Value::String(tags) => tags.split(',').map(str::trim).collect(),
-        Value::Array(tags) => tags.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    !tags.contains(&NEVER) || tags.contains(&ALWAYS)
-}
-
 fn read_task(
     task: Value,
     file: &Arc<PathBuf>,
     position: &str,
     lines: Option<&Lines>,
+    tags: Tags,
     depth: usize,
     found: &mut dyn Resolve,
 ) -> Result<Task> {
@@ -121,7 +154,7 @@ fn read_task(
         listen: keywords.texts("listen")?,
     };
     let name = keywords.text("name")?;
-    keywords.fields.remove("tags");
+    let tags = tags.join(&keywords.fields.remove("tags").unwrap_or_default());
     keywords.without_effect()?;
     let args = keywords.map("args")?;
     // `no_log` in `apply` counts as `no_log` of the task itself.
@@ -129,7 +162,7 @@ fn read_task(
     applied.iter().try_for_each(check_all).map_err(&reject)?;
     task.no_log = task.no_log.or(applied);
     task.action_name = action_key(&fields).unwrap_or_default();
-    task.action = read_action(&mut fields, args, file, position, lines, depth, found)?;
+    task.action = read_action(&mut fields, args, file, position, lines, Nesting { tags, depth }, found)?;
     task.name = name.unwrap_or_else(|| position.to_owned());
     if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
         && (task.repeat.is_some() || task.register.is_some() || !task.until.is_empty() || task.retries.is_some())
@@ -158,14 +191,14 @@ fn read_action(
     file: &Arc<PathBuf>,
     position: &str,
     lines: Option<&Lines>,
-    depth: usize,
+    Nesting { tags, depth }: Nesting,
     found: &mut dyn Resolve,
 ) -> Result<Action> {
     let reject = |problem: String| Error::task(file, position, problem);
     if let Some(tasks) = fields.remove("block") {
         let mut section = |name: &str, tasks: Option<Value>| {
             let lines = lines.and_then(|lines| lines.field(name));
-            read_tasks(tasks.unwrap_or_default(), file, lines, depth + 1, &mut *found).map(Arc::from)
+            read_tasks(tasks.unwrap_or_default(), file, lines, tags, depth + 1, &mut *found).map(Arc::from)
         };
         let (rescue, always) = (fields.remove("rescue"), fields.remove("always"));
         return Ok(Action::Block {
@@ -205,7 +238,7 @@ fn read_action(
         rest(options)?;
         let name = literal(&name)
             .ok_or_else(|| reject("import_tasks does not support templates: use include_tasks".into()))?;
-        let tasks = found.import(&name).map_err(&reject)?;
+        let tasks = found.import(&name, tags).map_err(&reject)?;
         Ok(Action::Block { tasks, rescue: Arc::default(), always: Arc::default() })
     } else if is("include_tasks") || is("include") {
         let (name, options) = file_of(&arguments, "task file")?;

@@ -91,17 +91,19 @@ impl<'r> Run<'r> {
             "revindex": length - index,
             "revindex0": length - index - 1,
         });
-        if let Some(next) = items.get(index + 1) {
+        let (next, previous) = (items.get(index + 1), index.checked_sub(1).map(|previous| &items[previous]));
+        // Each item has a copy of its neighbors, and of all.
+        let all = if extended.has_all_items { items } else { &[] };
+        let size = next.into_iter().chain(previous).chain(all).map(weight).sum::<Result<u64, _>>();
+        let failed = |problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) });
+        self.charge(task, size.map_err(failed)?)?;
+        if let Some(next) = next {
             variable["nextitem"] = next.clone();
         }
-        if let Some(previous) = index.checked_sub(1) {
-            variable["previtem"] = items[previous].clone();
+        if let Some(previous) = previous {
+            variable["previtem"] = previous.clone();
         }
         if extended.has_all_items {
-            // Each item has a copy of all.
-            let size = items.iter().map(weight).sum::<Result<u64, _>>();
-            let failed = |problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) });
-            self.charge(task, size.map_err(failed)?)?;
             variable["allitems"] = items.to_vec().into();
         }
         looped.extend(data([("ansible_loop".to_owned(), variable.clone())]));

@@ -56,7 +56,10 @@ pub(super) fn with_modulo(text: &str) -> Cow<'_, str> {
         };
         out.push_str(&rest[..at + 2]);
         let word = expression.trim_start_matches(['-', '+']).trim();
-        is_raw = if is_raw { word.trim_end_matches(['-', '+']).trim() != "endraw" } else { word.starts_with("raw") };
+        let word = word.trim_end_matches(['-', '+']).trim_end();
+        // A variable may have one of these names.
+        let is_block = rest[at..].starts_with("{%");
+        is_raw = if is_raw { !(is_block && word == "endraw") } else { is_block && word == "raw" };
         // The depth of nesting is within the number of operators.
         let is_closed = close == "}}" || close == "%}";
         match is_closed && expression.contains('%') && operators <= MAX_OPERATORS && !is_raw {
@@ -264,13 +267,18 @@ fn percent(state: &State<'_, '_>, left: Value, arguments: Rest<Value>) -> Result
         )));
     }
     let zero = || reject("integer modulo by zero");
-    match (i64::try_from(left.clone()), i64::try_from(right.clone())) {
-        (Ok(left), Ok(right)) if left.checked_rem(right).is_some() => {
+    // A float without a fraction converts to an integer as well, but its remainder is a float, as in Python.
+    let integer = |value: &Value| {
+        let is_integer = value.is_integer() || value.kind() == ValueKind::Bool;
+        i64::try_from(value.clone()).ok().filter(|_| is_integer)
+    };
+    match (integer(&left), integer(right)) {
+        (Some(left), Some(right)) if right != 0 => {
             let rest = left.wrapping_rem(right);
             // The result has the sign of the divisor, as in Python.
             Ok(Value::from(if rest != 0 && (rest < 0) != (right < 0) { rest + right } else { rest }))
         }
-        (Ok(_), Ok(_)) => Err(zero()),
+        (Some(_), Some(_)) => Err(zero()),
         _ => {
             let (left, right) = (f64::try_from(left)?, f64::try_from(right.clone())?);
             if right == 0.0 { Err(zero()) } else { Ok(Value::from(left - right * (left / right).floor())) }
@@ -317,7 +325,25 @@ mod tests {
             "5 % 3 {% if a|%%(2) %}{{ '}} % '|%%(b) }}{% endif %}",
         );
         check("{% raw %}{{ a % b }}{% endraw %}{{ a % b }}", "{% raw %}{{ a % b }}{% endraw %}{{ a|%%(b) }}");
+        check("{{ raw_config }}{{ raw }}{{ a % b }}", "{{ raw_config }}{{ raw }}{{ a|%%(b) }}");
+        check("{%- raw -%}{{ endraw }}{{ a % b }}{%- endraw -%}", "{%- raw -%}{{ endraw }}{{ a % b }}{%- endraw -%}");
         check("{%- if a % 2 -%}", "{%- if a|%%(2) -%}");
         check("{{ a % b", "{{ a % b");
+    }
+
+    #[test]
+    fn remainders_have_the_type_and_sign_of_python() {
+        let mut env = Environment::new();
+        add(&mut env);
+        let check = |left: Value, right: Value, expected: &str| {
+            let template = format!("{{{{ a|{FILTER}(b) }}}}");
+            let context = std::collections::BTreeMap::from([("a", left), ("b", right)]);
+            assert_eq!(env.render_str(&template, context).unwrap(), expected);
+        };
+        check(5.0.into(), 2.into(), "1.0");
+        check((-5).into(), 2.0.into(), "1.0");
+        check((-5).into(), 2.into(), "1");
+        check(true.into(), 2.into(), "1");
+        check(i64::MIN.into(), (-1).into(), "0");
     }
 }

@@ -67,14 +67,15 @@ fn together(lists: Vec<Vec<Json>>, charge: &dyn Fn(u64) -> Result<(), String>) -
 
 /// Returns all combinations of items; those of the last list vary first.
 fn nested(lists: Vec<Vec<Json>>, charge: &dyn Fn(u64) -> Result<(), String>) -> Result<Vec<Json>, String> {
-    let mut rows = vec![Vec::new()];
+    let mut rows: Vec<Vec<Json>> = vec![Vec::new()];
     for list in lists {
         let mut longer = Vec::new();
+        let weights = list.iter().map(weight).collect::<Result<Vec<_>, _>>()?;
         for row in &rows {
-            for item in &list {
-                let row: Vec<Json> = row.iter().cloned().chain(flattened(vec![item.clone()])).collect();
-                charge(row.iter().map(weight).sum::<Result<u64, String>>()?)?;
-                longer.push(row);
+            let size = row.iter().map(weight).sum::<Result<u64, String>>()?;
+            for (item, weight) in list.iter().zip(&weights) {
+                charge(size.saturating_add(*weight))?;
+                longer.push(row.iter().cloned().chain(flattened(vec![item.clone()])).collect());
             }
         }
         rows = longer;
@@ -123,5 +124,27 @@ fn without(value: &mut Json, path: &[&str]) {
         [] => {}
         [last] => drop(value.as_object_mut().map(|fields| fields.remove(*last))),
         [first, rest @ ..] => value.get_mut(*first).into_iter().for_each(|inner| without(inner, rest)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn combinations_are_charged_before_they_are_created() {
+        let heavy = json!("a".repeat(1 << 20));
+        let (charged, calls) = (Cell::new(0), Cell::new(0));
+        let charge = |work: u64| {
+            (charged.set(charged.get() + work), calls.set(calls.get() + 1));
+            if calls.get() > 1_000 { Err("too much".to_owned()) } else { Ok(()) }
+        };
+        let terms = vec![json!([heavy]), json!(vec![1; 100]), json!(vec![1; 100_000])];
+        assert_eq!(arranged("nested", terms, &charge), Err("too much".to_owned()));
+        assert!(charged.get() >= 1_000 * weight(&heavy).unwrap(), "each row has a copy of the first item");
+        calls.set(0);
+        let rows = arranged("nested", vec![json!([1, [2]]), json!(["a"])], &charge).unwrap();
+        assert_eq!(rows, [json!([1, "a"]), json!([2, "a"])]);
     }
 }

@@ -68,7 +68,14 @@ pub(crate) const PLAYBOOK: [(&str, &str); 5] = [
     tags: never
   - block:
     - fail: {msg: tasks with the tag never do not run}
+    - set_fact: {always_in_never: true}
+      tags: always
     tags: never
+  - block:
+    - set_fact: {never_in_always: true}
+      tags: [never]
+    tags: always
+  - assert: {that: always_in_never and never_in_always}
   - assert: {that: absent | mandatory('needs absent')}
     ignore_errors: true
     register: failed
@@ -78,6 +85,12 @@ pub(crate) const PLAYBOOK: [(&str, &str); 5] = [
   tags: never
   tasks:
   - fail: {msg: plays with the tag never do not run}
+  - set_fact: {always_in_never_play: true}
+    tags: always
+- hosts: localhost
+  gather_facts: false
+  tasks:
+  - assert: {that: always_in_never_play}
 ",
     ),
 ];
@@ -193,10 +206,27 @@ fn templates_beside_task_files_are_no_tasks() {
 }
 
 #[test]
+fn values_that_cannot_be_decrypted_do_not_end_the_coverage() {
+    let locked = "!vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      3164\n";
+    let files = [
+        ("roles/a/tasks/main.yml", "- debug:\n"),
+        ("roles/a/tasks/more.yml", &*format!("- debug:\n    msg: {locked}")),
+        ("play.yml", &*format!("- hosts: localhost\n  vars:\n    a: {locked}")),
+        ("tool.yml", "a: [\n"),
+        ("secrets.yml", &*format!("a: {locked}")),
+    ];
+    let found = flyball_ansible::coverage(Project::new("coverage-vault", &files).folder()).unwrap();
+    let gaps = |part: &flyball_ansible::PartCoverage| part.gaps.iter().map(|gap| gap.name.clone()).collect::<Vec<_>>();
+    let found: Vec<_> = found.parts.iter().map(|part| (part.path.to_str().unwrap(), part.tasks, gaps(part))).collect();
+    let [("roles/a", 1, of_role), ("play.yml", 0, of_play)] = &found[..] else { panic!("{found:?}") };
+    assert!([of_role, of_play].iter().all(|gaps| gaps[0].contains("encrypted by ansible-vault")), "{found:?}");
+}
+
+#[test]
 fn invalid_yaml_is_an_error_with_file_and_line() {
     for file in ["roles/a/tasks/main.yml", "roles/a/tasks/more.yml", "roles/a/vars/main.yml", "play.yml"] {
-        let project =
-            Project::new("invalid-yaml", &[("roles/a/tasks/main.yml", "- debug:\n"), (file, "- a: 1\n  b: [\n")]);
+        let files = [("roles/a/tasks/main.yml", "- debug:\n"), (file, "- hosts: 1\n  b: [\n")];
+        let project = Project::new("invalid-yaml", &files);
         let error = flyball_ansible::coverage(project.folder()).unwrap_err().to_string();
         assert!(error.contains(file) && error.contains("at line 2"), "{error}");
     }

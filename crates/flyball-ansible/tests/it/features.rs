@@ -6,7 +6,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::api::ListParams;
+use parking_lot::Mutex;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -401,7 +403,17 @@ async fn encrypted_files_concern_only_roles_that_use_them() {
     let watches = flyball_ansible::Watches::read(project.folder().join("watches.yaml")).unwrap();
     let requirements = flyball_ansible::ansible_requirements(&watches, flyball_ansible::Executor::Auto);
     assert!(requirements.is_empty(), "{requirements:?}");
-    let test = test_of(&project).await;
+    let create = |watches: flyball_ansible::Watches| {
+        flyball_ansible::operator(&watches.deterministic(), flyball_ansible::Executor::BuiltIn)
+    };
+    let error = create(watches.clone()).unwrap_err().to_string();
+    for part in ["watches.yaml: entry 2 (Stand): ", "secret.yml: ", "set vaultPasswordFile in watches.yaml"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let watches = watches.allow_locked_entries();
+    let logged = LoggedErrors::default();
+    let _log = tracing::subscriber::set_default(logged.clone());
+    let test = Test::of(move || create(watches.clone()).unwrap()).nodes(1).start().await;
     test.apply(SHOP).await;
     test.apply("{apiVersion: shop.example.com/v1, kind: Stand, metadata: {name: corner}, spec: {}}").await;
     test.assert_converges().await;
@@ -409,6 +421,38 @@ async fn encrypted_files_concern_only_roles_that_use_them() {
     let stand = api(&test, &flyball::Kind::new("shop.example.com", "v1", "Stand")).get("corner").await.unwrap();
     let message = condition(&stand, "Failure")["message"].to_string();
     assert!(message.contains("secret.yml") && message.contains("set vaultPasswordFile"), "{message}");
+    let logged = logged.0.lock().clone();
+    assert!(logged.iter().any(|line| line.contains("entry 2 (Stand): ") && line.contains("secret.yml")), "{logged:?}");
+}
+
+/// Records the messages of errors in the log.
+#[derive(Clone, Default)]
+struct LoggedErrors(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for LoggedErrors {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            if field.name() == "message" {
+                self.0.lock().push(format!("{value:?}"));
+            }
+        });
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 #[test]

@@ -14,7 +14,7 @@ const VERSIONS: &str = "{{- define \"ingress.version\" -}}\n{{- if semverCompare
                         extensions/v1beta1\n{{- else -}}\nnetworking.k8s.io/v1\n{{- end -}}\n{{- end -}}\n";
 const INGRESS: &str = "{{- if .Values.ingress.enabled }}\napiVersion: {{ include \"ingress.version\" . }}\nkind: Ingress\nmetadata:\n  \
                        name: {{ .Release.Name }}\nspec: {defaultBackend: {service: {name: web, port: {number: 80}}}}\n{{- end }}\n";
-const BUDGET: &str = "{{- if .Values.budget.enabled }}\n{{- if .Capabilities.APIVersions.Has \"policy/v1\" }}\napiVersion: policy/v1\n{{- else }}\n\
+const BUDGET: &str = "{{- if .Values.budget.enabled }}\n{{- if .Capabilities.APIVersions.Has \"policy/v1/PodDisruptionBudget\" }}\napiVersion: policy/v1\n{{- else }}\n\
                       apiVersion: policy/v1beta1\n{{- end }}\nkind: PodDisruptionBudget\nmetadata:\n  name: {{ .Release.Name }}\nspec: {minAvailable: 1}\n\
                       {{- end }}\n";
 const PROBE: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}-test\n  annotations:\n    \"helm.sh/hook\": test\nspec: {}\n";

@@ -38,7 +38,7 @@ struct Latest {
     /// `None` if the kind has no declared status.
     schema: Option<Arc<Value>>,
     read_at: Timestamp,
-    /// It lacked fields of a status, or is unknown.
+    /// True if the schema lacked fields of a status, or is unknown.
     is_provisional: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Adapted {
     /// Nothing of it is declared.
     Nothing,
     Status,
-    /// It contains conditions of others, as they are in the given status in the cluster.
+    /// With conditions of others, as they are in the given status in the cluster.
     WithForeignConditions,
 }
 
