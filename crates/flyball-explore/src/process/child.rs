@@ -92,7 +92,7 @@ pub(crate) fn is_crash(status: ExitStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::time::Instant;
+    use tokio::time::{Instant, sleep};
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -122,8 +122,13 @@ mod tests {
         }
         child.kill().await;
         let pid = log.tail(1).parse().ok().and_then(Pid::from_raw).unwrap();
-        let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        // An orphan is removed by the init process, which may not have happened yet.
-        assert!(status.is_empty() || status.contains(") Z "), "{status}");
+        let status = || std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        // A killed process is scheduled once more, and then removed by the init process.
+        let is_over = || status().is_empty() || status().contains(") Z ");
+        let since = Instant::now();
+        while !is_over() {
+            assert!(since.elapsed() < Duration::from_secs(10), "{}", status());
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 }
