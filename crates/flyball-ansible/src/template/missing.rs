@@ -5,36 +5,13 @@
 //! name that is not found here is known to the engine, is a variable of the role, or is computed.
 
 use super::lookups::{NO_FILE, date_format, is_supported, short, unknown_lookup};
-use super::syntax::{Token, compile_expression, first_name, sections, statements, tokens};
+use super::syntax::{OPERATOR_WORDS, Token, compile_expression, first_name, sections, statements, tokens};
 use super::texts::HASHES;
 use super::{ENGINE, FUNCTIONS, sole_expression};
 use minijinja::context;
 use std::collections::BTreeSet;
 
 const REMEDY: &str = "use another one, or install ansible-playbook (pip install ansible-core kubernetes)";
-
-/// Words of expressions that may precede parentheses.
-const WORDS: [&str; 19] = [
-    "and",
-    "or",
-    "not",
-    "in",
-    "is",
-    "if",
-    "elif",
-    "else",
-    "for",
-    "set",
-    "macro",
-    "call",
-    "do",
-    "recursive",
-    "filter",
-    "with",
-    "import",
-    "include",
-    "from",
-];
 
 /// Functions of the engine within macros, loops and blocks.
 const LOCAL_FUNCTIONS: [&str; 4] = ["caller", "loop", "self", "super"];
@@ -287,7 +264,10 @@ fn missing_at(tokens: &[Token<'_>], at: usize, declared: &BTreeSet<&str>) -> Vec
 }
 
 fn is_function(name: &str, declared: &BTreeSet<&str>) -> bool {
-    FUNCTIONS.contains(name) || declared.contains(name) || LOCAL_FUNCTIONS.contains(&name) || WORDS.contains(&name)
+    FUNCTIONS.contains(name)
+        || declared.contains(name)
+        || LOCAL_FUNCTIONS.contains(&name)
+        || OPERATOR_WORDS.contains(&name)
 }
 
 /// Returns true if a name is a part of a dotted name of a filter or test.

@@ -4,7 +4,7 @@
 //! both operands of `%` include their filters. Only text in expressions is replaced, never within quotes, and no line
 //! break is added or removed.
 
-use super::syntax::{MAX_OPERATORS, opening, section, with_parser_stack};
+use super::syntax::{MAX_OPERATORS, OPERATOR_WORDS, opening, section, with_parser_stack};
 use super::{BYTES_PER_FUEL, Quotes, format, reject};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Rest, Value, ValueKind};
@@ -13,28 +13,6 @@ use std::borrow::Cow;
 
 /// The filter that replaces the operator. Templates may use it under this name, with the same result.
 const FILTER: &str = "percent_operator";
-/// Words that are operators.
-const WORDS: [&str; 19] = [
-    "and",
-    "or",
-    "not",
-    "in",
-    "is",
-    "if",
-    "elif",
-    "else",
-    "for",
-    "set",
-    "recursive",
-    "do",
-    "with",
-    "call",
-    "macro",
-    "import",
-    "include",
-    "from",
-    "filter",
-];
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter(FILTER, percent);
@@ -164,7 +142,7 @@ impl<'t> Rewriter<'t> {
         match self.peek() {
             Some('\'' | '"') => self.quoted(out),
             Some('(' | '[' | '{') => self.brackets(out),
-            _ if WORDS.contains(&word) => {
+            _ if OPERATOR_WORDS.contains(&word) => {
                 self.copy(word.len(), out);
                 return false;
             }

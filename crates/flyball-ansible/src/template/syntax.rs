@@ -10,6 +10,29 @@ const PARSER_STACK_BYTES: usize = 8 << 20;
 /// The statements that include or import another template.
 pub(super) const INCLUDES: [&str; 3] = ["include", "import", "from"];
 
+/// Words of expressions and statements that are no names: an operand may follow them.
+pub(super) const OPERATOR_WORDS: [&str; 19] = [
+    "and",
+    "or",
+    "not",
+    "in",
+    "is",
+    "if",
+    "elif",
+    "else",
+    "for",
+    "set",
+    "macro",
+    "call",
+    "do",
+    "recursive",
+    "filter",
+    "with",
+    "import",
+    "include",
+    "from",
+];
+
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 pub(super) const MAX_OPERATORS: usize = 500;
 

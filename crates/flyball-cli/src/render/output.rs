@@ -29,7 +29,10 @@ impl Output {
     /// Writes one of many values: JSON on a line, YAML as a document.
     pub(crate) fn write_next(self, value: &impl Serialize) -> Result<String> {
         match self {
-            Self::Json => Ok(escape_json(&serde_json::to_string(value).context("cannot write JSON")?).into_owned()),
+            Self::Json => {
+                let json = serde_json::to_string(value).context("cannot write JSON")?;
+                Ok(escape_json(&json).into_owned())
+            }
             Self::Yaml => Ok(format!("---\n{}", self.write(value)?)),
         }
     }
@@ -37,7 +40,8 @@ impl Output {
     fn write(self, value: &impl Serialize) -> Result<String> {
         match self {
             Self::Json => {
-                Ok(escape_json(&serde_json::to_string_pretty(value).context("cannot write JSON")?).into_owned())
+                let json = serde_json::to_string_pretty(value).context("cannot write JSON")?;
+                Ok(escape_json(&json).into_owned())
             }
             Self::Yaml => {
                 let value = serde_json::to_value(value).context("cannot write YAML")?;

@@ -101,9 +101,8 @@ impl StatusSchema {
             tracing::debug!(%kind, %error, "cannot read the schema of the status");
             None
         });
-        let (schema, is_unknown) = (found.clone().unwrap_or(Some(Value::Bool(true))), found.is_none());
-        let schema = schema.map(Arc::new);
-        let is_provisional = is_unknown || schema.is_none();
+        let is_provisional = !matches!(found, Some(Some(_)));
+        let schema = found.unwrap_or(Some(Value::Bool(true))).map(Arc::new);
         *self.latest.lock() = Some(Latest { schema: schema.clone(), read_at: env.clock.now(), is_provisional });
         schema
     }
