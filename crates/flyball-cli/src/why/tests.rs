@@ -128,11 +128,10 @@ impl Cluster {
 }
 
 fn args(names: &[&str]) -> OperatorArgs {
-    let file = std::env::temp_dir().join(format!("flyball-why-token-{}", std::process::id()));
-    std::fs::write(&file, "confidential\n").expect("a file");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/operator-token");
     OperatorArgs {
         operators: names.iter().map(ToString::to_string).collect(),
-        token: TokenArgs { operator_token_file: Some(file) },
+        token: TokenArgs { operator_token_file: Some(file.into()) },
     }
 }
 
