@@ -1,6 +1,7 @@
 //! Evaluation of schedules: runs them, compares them with their references, and judges them by all oracles.
 
 use crate::campaign::Check;
+use crate::crossing::OnCrossing;
 use crate::oracle::{self, Invariant, Oracle, Violation};
 use crate::reference::Reference;
 use crate::run::{MAX_REQUESTS, Outcome, RunOptions, run};
@@ -39,17 +40,24 @@ pub(crate) struct Evaluator {
     outcomes: Mutex<BTreeMap<Schedule, Arc<Outcome>>>,
     runs: AtomicUsize,
     stop: Arc<AtomicBool>,
+    /// Observes the crossings of replays.
+    on_crossing: Option<Arc<OnCrossing>>,
 }
 
 impl Evaluator {
     pub(crate) fn new(stage: Stage, invariants: Vec<Invariant>, checks: BTreeMap<String, Check>) -> Self {
-        let (references, outcomes, stop) = Default::default();
-        Self { stage, invariants, checks, references, outcomes, runs: AtomicUsize::new(0), stop }
+        let (references, outcomes, stop, on_crossing) = Default::default();
+        Self { stage, invariants, checks, references, outcomes, runs: AtomicUsize::new(0), stop, on_crossing }
     }
 
     /// Sets the flag that stops evaluations of several schedules.
     pub(crate) fn with_stop(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop, ..self }
+    }
+
+    /// Sets the function that observes the crossings of replays.
+    pub(crate) fn with_on_crossing(self, on_crossing: Option<Arc<OnCrossing>>) -> Self {
+        Self { on_crossing, ..self }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -89,26 +97,25 @@ impl Evaluator {
         evaluation(schedule, &outcome, violations)
     }
 
-    /// Runs and judges a schedule; returns the outcome with the text of its trace if it is recorded.
-    pub(crate) fn assess(&self, schedule: &Schedule, records: bool) -> (Outcome, Vec<Violation>) {
+    /// Runs and judges a schedule; returns the outcome. A replay records the text of its trace.
+    pub(crate) fn assess(&self, schedule: &Schedule, is_replay: bool) -> (Outcome, Vec<Violation>) {
         self.runs.fetch_add(1, Ordering::Relaxed);
+        let on_crossing = self.on_crossing.as_ref().filter(|_| is_replay);
+        let options = RunOptions { records: is_replay, on_crossing, ..RunOptions::default() };
         if let Some(check) = self.checks.get(&schedule.scenario).filter(|_| schedule.injections.is_empty()) {
-            let options = RunOptions { records, max_requests: MAX_REQUESTS, ..RunOptions::default() };
             let outcome = run(&self.stage, schedule, options);
             let violations = self.assess_generated(schedule, &outcome, check);
             return (outcome, violations);
         }
         let reference = self.reference(schedule);
         if schedule.injections.is_empty() && schedule.jitter == 0 {
-            let options = RunOptions { records, restarts: true, ..RunOptions::default() };
-            let outcome = run(&self.stage, schedule, options);
+            let outcome = run(&self.stage, schedule, RunOptions { restarts: true, ..options });
             let violations = oracle::check_undisturbed(&outcome, &self.invariants, &|name| self.stage.is_custom(name));
             return (outcome, violations);
         }
         let expected = Some((&reference.outcome.state, &reference.mask)).filter(|_| !reference.is_stuck());
         let max_requests = reference.max_requests();
-        let options = RunOptions { records, expected, max_requests, ..RunOptions::default() };
-        let outcome = run(&self.stage, schedule, options);
+        let outcome = run(&self.stage, schedule, RunOptions { expected, max_requests, ..options });
         let violations = oracle::check(schedule, &outcome, &reference, &self.invariants);
         (outcome, violations)
     }

@@ -1,6 +1,7 @@
 //! The explorer: declarations, replays, and the preparation of explorations.
 
 use crate::campaign;
+use crate::crossing::{self, Crossing, OnCrossing};
 use crate::evaluate::Evaluator;
 use crate::exploration::{
     Budget, CONFIRMATIONS, Exploration, ExplorationSettings, OnProgress, Progress, Stopwatch, finding,
@@ -32,6 +33,8 @@ const SCHEDULE: &str = "FLYBALL_SCHEDULE";
 const SEED: &str = "FLYBALL_EXPLORE_SEED";
 const KEPT: &str = "FLYBALL_EXPLORE_KEPT";
 const REPORTS: &str = "FLYBALL_EXPLORE_REPORTS";
+/// Environment variable that makes a replay wait at each crossing of a port.
+const PAUSE: &str = "FLYBALL_EXPLORE_PAUSE";
 /// Environment variable with the end of all explorations.
 const BUDGET: &str = "FLYBALL_EXPLORE_BUDGET";
 /// Name of the scenario that is generated from samples.
@@ -87,6 +90,7 @@ pub struct Explorer {
     schedule: Option<String>,
     regressions: Vec<String>,
     on_progress: Option<Arc<OnProgress>>,
+    on_crossing: Option<Arc<OnCrossing>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -124,6 +128,7 @@ impl Explorer {
             schedule: None,
             regressions: Vec::new(),
             on_progress: None,
+            on_crossing: None,
             stop: Arc::default(),
         }
     }
@@ -239,6 +244,13 @@ impl Explorer {
         self
     }
 
+    /// Calls a function at each crossing of a port in a replay, before it takes effect. The run waits for its return,
+    /// and so does the clock of the operator, unless it is a program in another process.
+    pub fn on_crossing(mut self, callback: impl Fn(&Crossing<'_>) + Send + Sync + 'static) -> Self {
+        self.on_crossing = Some(Arc::new(callback));
+        self
+    }
+
     /// Sets a flag that ends the search early, as the end of the budget does. Runs that have begun are finished.
     pub fn stop_flag(mut self, flag: Arc<AtomicBool>) -> Self {
         self.stop = flag;
@@ -246,7 +258,8 @@ impl Explorer {
     }
 
     /// Explores, or replays the schedule in the environment variable `FLYBALL_SCHEDULE`. The variable
-    /// `FLYBALL_EXPLORE_BUDGET` replaces the budget.
+    /// `FLYBALL_EXPLORE_BUDGET` replaces the budget, and `FLYBALL_EXPLORE_PAUSE` makes a replay wait for a line of the
+    /// input at each crossing of a port.
     pub fn run(mut self) -> Report {
         match std::env::var(BUDGET).ok().map(|text| text.parse()) {
             None => {}
@@ -272,6 +285,7 @@ impl Explorer {
     fn replay_or_explore(self) -> Report {
         let line = self.schedule.clone().or_else(|| std::env::var(SCHEDULE).ok());
         match line {
+            Some(line) if std::env::var_os(PAUSE).is_some() => self.on_crossing(crossing::prompt()).replay(&line),
             Some(line) => self.replay(&line),
             None => self.explore(),
         }
@@ -284,7 +298,8 @@ impl Explorer {
 
     /// Runs schedules one after the other, on one installation of the operator.
     pub fn replay_all<S: AsRef<str>>(&self, lines: &[S]) -> Vec<Report> {
-        let prepared = self.prepare().map_err(|error| error.to_string());
+        let prepared = self.prepare().map(|evaluator| evaluator.with_on_crossing(self.on_crossing.clone()));
+        let prepared = prepared.map_err(|error| error.to_string());
         lines.iter().map(|line| self.replay_prepared(&prepared, line.as_ref())).collect()
     }
 

@@ -4,26 +4,30 @@
 //! It sends nothing itself. Ports cross it, and carry out the faults that it returns. All of its state is behind one
 //! lock that is never held across an await.
 
+mod process;
+mod request;
+
+pub(crate) use request::AdminRequest;
+
+use crate::crossing::{Crossing, OnCrossing};
 use crate::fault::Fault;
 use crate::history::{Actor, Change, Meta, counts, stable_name};
 use crate::pace::Pace;
 use crate::schedule::Schedule;
 use crate::site::{Port, Site, kind_name};
 use crate::trace::Trace;
-use bytes::Bytes;
-use flyball_cluster::{Server, User};
+use flyball_cluster::Server;
 use flyball_core::time::{SignedDuration, Timestamp};
 use flyball_core::{Clock, GroupResource, ObjectKey, Rng};
-use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
 use parking_lot::{Mutex, MutexGuard};
+use process::Process;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 /// Downtime of an operator after a crash.
 pub(crate) const RESTART: Duration = Duration::from_secs(1);
@@ -73,52 +77,6 @@ pub(crate) enum IncidentKind {
     Stuck,
 }
 
-/// A process of the operator.
-#[derive(Debug)]
-struct Process {
-    generation: u32,
-    /// Notified when the process crashes.
-    crash: Arc<Notify>,
-    /// Notified when the process receives SIGTERM.
-    stop: Arc<Notify>,
-    downtime: Duration,
-    /// Number of crashes still to come, each at the next write.
-    crashes: u32,
-    /// The process is served by a replica that shows this revision, until a time.
-    frozen: Option<(u64, Instant)>,
-    /// Time until which the API server is unreachable.
-    partition: Option<Instant>,
-    /// Time until which watches deliver nothing.
-    silence: Option<Instant>,
-    /// Resources of which the process has an incomplete list.
-    truncated: BTreeSet<String>,
-    /// Time until which writes of the lease fail.
-    lease_block: Option<Instant>,
-    /// Offset of the wall clock in seconds.
-    skew: i64,
-    /// UIDs of the objects that the process has observed, by kind and key.
-    observed: BTreeMap<String, BTreeSet<String>>,
-}
-
-impl Process {
-    fn new() -> Self {
-        Self {
-            generation: 0,
-            crash: Arc::default(),
-            stop: Arc::default(),
-            downtime: RESTART,
-            crashes: 0,
-            frozen: None,
-            partition: None,
-            silence: None,
-            truncated: BTreeSet::new(),
-            lease_block: None,
-            skew: 0,
-            observed: BTreeMap::new(),
-        }
-    }
-}
-
 struct State {
     faults: Vec<(Site, Fault)>,
     is_disturbing: bool,
@@ -156,6 +114,26 @@ struct State {
     primary: Option<(String, Value)>,
 }
 
+impl State {
+    fn cross(&mut self, at: Duration, process: u8, port: Port, name: String) -> (Site, Vec<Fault>) {
+        let counter = self.counters.entry((process, port, name.clone())).or_default();
+        *counter += 1;
+        let site = Site { process, port, name, occurrence: *counter };
+        self.visits.push(site.clone());
+        if !self.is_disturbing {
+            return (site, Vec::new());
+        }
+        let due = self.faults.iter().filter(|(at, _)| *at == site);
+        let faults: Vec<Fault> = due.map(|(_, fault)| fault.clone()).collect();
+        let writes = self.history.len();
+        for fault in &faults {
+            self.trace.add(format_args!("{} {site} ✱ {fault}", at.as_micros()), b"");
+            self.occurrences.push(Occurrence { at, writes, site: site.clone(), fault: fault.clone() });
+        }
+        (site, faults)
+    }
+}
+
 /// The settings of a hub.
 pub(crate) struct Settings<'a> {
     pub(crate) server: Server,
@@ -168,6 +146,7 @@ pub(crate) struct Settings<'a> {
     /// Maximum number of requests of the operator; further ones have no response.
     pub(crate) max_requests: u64,
     pub(crate) pace: Pace,
+    pub(crate) on_crossing: Option<Arc<OnCrossing>>,
 }
 
 /// The meeting point of all ports of a run.
@@ -182,6 +161,7 @@ pub(crate) struct Hub {
     state: Mutex<State>,
     /// Notified when a block may have ended.
     released: Notify,
+    on_crossing: Option<Arc<OnCrossing>>,
 }
 
 impl fmt::Debug for Hub {
@@ -207,7 +187,7 @@ pub(crate) struct Records {
 
 impl Hub {
     pub(crate) fn new(settings: Settings<'_>) -> Self {
-        let Settings { server, began, offset, schedule, replicas, records, max_requests, pace } = settings;
+        let Settings { server, began, offset, schedule, replicas, records, max_requests, pace, on_crossing } = settings;
         let faults = schedule.injections.iter().map(|injection| (injection.at.clone(), injection.fault.clone()));
         let state = State {
             faults: faults.collect(),
@@ -248,6 +228,7 @@ impl Hub {
             max_requests,
             state: Mutex::new(state),
             released: Notify::new(),
+            on_crossing,
         }
     }
 
@@ -274,20 +255,10 @@ impl Hub {
 
     /// Counts a crossing, and returns its site and the faults that occur at it.
     pub(crate) fn cross(&self, process: u8, port: Port, name: String) -> (Site, Vec<Fault>) {
-        let (at, mut state) = (self.elapsed(), self.state());
-        let counter = state.counters.entry((process, port, name.clone())).or_default();
-        *counter += 1;
-        let site = Site { process, port, name, occurrence: *counter };
-        state.visits.push(site.clone());
-        if !state.is_disturbing {
-            return (site, Vec::new());
-        }
-        let faults: Vec<Fault> =
-            state.faults.iter().filter(|(at, _)| *at == site).map(|(_, fault)| fault.clone()).collect();
-        let writes = state.history.len();
-        for fault in &faults {
-            state.trace.add(format_args!("{} {site} ✱ {fault}", at.as_micros()), b"");
-            state.occurrences.push(Occurrence { at, writes, site: site.clone(), fault: fault.clone() });
+        let at = self.elapsed();
+        let (site, faults) = self.state().cross(at, process, port, name);
+        if let Some(observe) = &self.on_crossing {
+            observe(&Crossing { at, site: &site, faults: &faults });
         }
         (site, faults)
     }
@@ -500,172 +471,6 @@ impl Hub {
         self.state().holder
     }
 
-    // Processes.
-
-    /// Records the start of a process; returns its generation, and the signals that end it.
-    pub(crate) fn start(&self, process: u8) -> (u32, Arc<Notify>, Arc<Notify>) {
-        self.with(process, |process| {
-            process.generation += 1;
-            (process.crash, process.stop) = Default::default();
-            process.downtime = RESTART;
-            process.observed.clear();
-            (process.generation, process.crash.clone(), process.stop.clone())
-        })
-    }
-
-    /// Returns true if a process still runs.
-    pub(crate) fn is_alive(&self, process: u8, generation: u32) -> bool {
-        self.with(process, |process| process.generation == generation)
-    }
-
-    /// Ends a process at once. It starts again after the downtime.
-    pub(crate) fn crash(&self, process: u8, downtime: Duration) {
-        self.lasts(downtime);
-        let downtime = self.pace.of(downtime);
-        self.with(process, |process| {
-            process.generation += 1;
-            process.downtime = downtime;
-            process.crash.notify_one();
-        });
-    }
-
-    /// Sends SIGTERM to a process.
-    pub(crate) fn terminate(&self, process: u8) {
-        self.lasts(Duration::from_secs(30));
-        self.with(process, |process| process.stop.notify_one());
-    }
-
-    pub(crate) fn downtime(&self, process: u8) -> Duration {
-        self.with(process, |process| process.downtime)
-    }
-
-    /// Schedules crashes at the next writes.
-    pub(crate) fn schedule_crashes(&self, process: u8, crashes: u32) {
-        self.with(process, |process| process.crashes = crashes);
-    }
-
-    /// Returns true if the process crashes at this write.
-    pub(crate) fn takes_crash(&self, process: u8) -> bool {
-        self.with(process, |process| {
-            let crashes = process.crashes > 0;
-            process.crashes = process.crashes.saturating_sub(1);
-            crashes
-        })
-    }
-
-    /// Serves a process by a replica that is frozen at a revision.
-    pub(crate) fn freeze(&self, process: u8, revision: u64) {
-        let until = self.lasts(FREEZE);
-        self.with(process, |process| process.frozen = Some((revision, until)));
-    }
-
-    /// Returns the revision that lists and watches of a process show, if it is not the current one.
-    pub(crate) fn frozen(&self, process: u8) -> Option<u64> {
-        self.with(process, |process| process.frozen.filter(|(_, until)| *until > Instant::now()).map(|(at, _)| at))
-    }
-
-    pub(crate) fn partition(&self, process: u8, time: Duration) {
-        let until = self.lasts(time);
-        self.with(process, |process| process.partition = Some(until));
-    }
-
-    pub(crate) fn silence_watches(&self, process: u8, time: Duration) {
-        let until = self.lasts(time);
-        self.with(process, |process| process.silence = Some(until));
-    }
-
-    pub(crate) fn block_lease(&self, process: u8, time: Duration) {
-        let until = self.lasts(time);
-        self.with(process, |process| process.lease_block = Some(until));
-    }
-
-    pub(crate) fn skew(&self, process: u8, seconds: i32) {
-        self.with(process, |process| process.skew += i64::from(seconds));
-    }
-
-    /// Closes all connections, and rejects requests for this time.
-    pub(crate) fn restart_server(&self, time: Duration) {
-        let until = self.lasts(time);
-        let mut state = self.state();
-        state.restarting = Some(until);
-        state.restarts += 1;
-        drop(state);
-        self.released.notify_waiters();
-    }
-
-    pub(crate) fn silence_webhooks(&self, time: Duration) {
-        let until = self.lasts(time);
-        self.state().webhooks_silent = Some(until);
-    }
-
-    pub(crate) fn has_webhooks(&self) -> bool {
-        self.state().webhooks_silent.is_none_or(|until| until <= Instant::now())
-    }
-
-    pub(crate) fn is_partitioned(&self, process: u8) -> bool {
-        self.with(process, |process| process.partition.is_some_and(|until| until > Instant::now()))
-    }
-
-    pub(crate) fn blocks_lease(&self, process: u8) -> bool {
-        self.with(process, |process| process.lease_block.is_some_and(|until| until > Instant::now()))
-    }
-
-    pub(crate) fn is_server_restarting(&self) -> bool {
-        self.state().restarting.is_some_and(|until| until > Instant::now())
-    }
-
-    /// Returns the number of restarts of the API server.
-    pub(crate) fn server_restarts(&self) -> u32 {
-        self.state().restarts
-    }
-
-    /// Waits until the API server restarts.
-    pub(crate) async fn server_restarted(&self, restarts: u32) {
-        loop {
-            let released = self.released.notified();
-            if self.server_restarts() != restarts {
-                return;
-            }
-            released.await;
-        }
-    }
-
-    /// Waits until an event of this revision can reach a process.
-    pub(crate) async fn until_visible(&self, process: u8, revision: u64) {
-        loop {
-            let block = self.with(process, |process| {
-                let frozen = process.frozen.filter(|(at, _)| revision > *at).map(|(_, until)| until);
-                let blocks = [frozen, process.silence, process.partition];
-                blocks.into_iter().flatten().filter(|until| *until > Instant::now()).max()
-            });
-            match block {
-                Some(until) => sleep_until(until).await,
-                None => return,
-            }
-        }
-    }
-
-    /// Sends a request with all permissions to the API server.
-    pub(crate) async fn request(&self, actor: Actor, request: AdminRequest<'_>) -> (u16, Value) {
-        let AdminRequest { method, path, content_type, body } = request;
-        let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-        let is_write = method != Method::GET;
-        let request = Request::builder().method(method).uri(path).header("content-type", content_type);
-        let Ok(mut request) = request.body(Full::new(bytes)) else { return (400, Value::Null) };
-        request.extensions_mut().insert(User::new("kubernetes-admin", &["system:masters"]));
-        // Earlier writes are not of this actor.
-        self.read_history(Actor::ControlPlane, |_| false);
-        let response = self.server.handle(request).await;
-        let code = response.status().as_u16();
-        let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-        if is_write && code < 300 {
-            let object = path.split('?').next().unwrap_or(path);
-            self.read_history(actor, |change| is_at(object, change));
-        }
-        (code, value)
-    }
-
     /// Returns the records at the end of the run.
     pub(crate) fn into_records(self: Arc<Self>) -> Records {
         let is_exhausted = self.is_exhausted();
@@ -694,33 +499,6 @@ impl Drop for Flight<'_> {
     fn drop(&mut self) {
         self.0.state().in_flight -= 1;
     }
-}
-
-/// A request with all permissions.
-pub(crate) struct AdminRequest<'a> {
-    pub(crate) method: Method,
-    pub(crate) path: &'a str,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: &'a Value,
-}
-
-impl<'a> AdminRequest<'a> {
-    /// Creates a request with a body in JSON, or without one if it is null.
-    pub(crate) fn json(method: Method, path: &'a str, body: &'a Value) -> Self {
-        Self { method, path, content_type: "application/json", body }
-    }
-
-    /// Creates a merge patch.
-    pub(crate) fn merge(path: &'a str, body: &'a Value) -> Self {
-        Self { method: Method::PATCH, path, content_type: "application/merge-patch+json", body }
-    }
-}
-
-/// Returns true if a change concerns the object, or the collection, of a path.
-fn is_at(path: &str, change: &Change) -> bool {
-    let path = path.trim_end_matches("/status");
-    let (resource, name) = (&*change.resource.resource, change.key.name());
-    path.ends_with(&format!("/{resource}/{name}")) || path.ends_with(&format!("/{resource}"))
 }
 
 /// Returns the time of the clock of a run, which follows tokio's time.

@@ -10,6 +10,7 @@
 mod actions;
 mod campaign;
 mod catalog;
+mod crossing;
 mod driver;
 mod evaluate;
 mod exploration;
@@ -41,6 +42,7 @@ mod webhook;
 mod world;
 
 pub use catalog::{CATALOG, CatalogEntry, InjectionMethod, table};
+pub use crossing::Crossing;
 pub use exploration::{Budget, BudgetError, Progress};
 pub use explorer::Explorer;
 pub use external::{CallError, External, ExternalContext, external};

@@ -7,6 +7,7 @@ mod process;
 
 pub(crate) use process::ProcessOutcome;
 
+use crate::crossing::OnCrossing;
 use crate::driver::Driver;
 use crate::external::{self, External, ExternalContext};
 use crate::history::{Actor, Change, Meta, counts, stable_name};
@@ -43,11 +44,12 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) max_requests: u64,
     /// Restarts the operator at the end, to observe its writes.
     pub(crate) restarts: bool,
+    pub(crate) on_crossing: Option<&'a Arc<OnCrossing>>,
 }
 
 impl Default for RunOptions<'_> {
     fn default() -> Self {
-        Self { records: false, expected: None, max_requests: MAX_REQUESTS, restarts: false }
+        Self { records: false, expected: None, max_requests: MAX_REQUESTS, restarts: false, on_crossing: None }
     }
 }
 
@@ -125,6 +127,7 @@ async fn run_on_runtime(stage: &Stage, make: &Arc<Make>, schedule: &Schedule, op
         records: options.records,
         max_requests: options.max_requests,
         pace: Pace::VIRTUAL,
+        on_crossing: options.on_crossing.cloned(),
     }));
     webhooks.connect(&hub);
     let panicked = hub.clone();

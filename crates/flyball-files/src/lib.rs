@@ -5,7 +5,7 @@
 //! of the files, and never follows a link at the temporary name.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// The time at which the new content is synced to disk.
@@ -164,10 +164,29 @@ pub fn private_directory() -> DirBuilder {
 #[derive(Debug)]
 pub struct Lock(File);
 
-impl From<File> for Lock {
-    /// Takes over a file that is locked already.
-    fn from(file: File) -> Self {
-        Self(file)
+impl Lock {
+    /// Acquires the lock of an open file; `None` if it is held already.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be locked.
+    pub fn try_of(file: File) -> io::Result<Option<Self>> {
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Replaces the content of the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file was not opened for writing, or cannot be written.
+    pub fn write(&mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.rewind()?;
+        self.0.write_all(content.as_ref())
     }
 }
 
@@ -185,12 +204,7 @@ impl Drop for Lock {
 ///
 /// Fails if the file cannot be created or locked.
 pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
-    let file = private(OpenOptions::new().write(true).create(true).truncate(false)).open(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(Lock(file))),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
+    Lock::try_of(private(OpenOptions::new().write(true).create(true).truncate(false)).open(path)?)
 }
 
 /// Creates a new file: an existing link is removed, and not followed.

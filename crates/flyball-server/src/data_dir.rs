@@ -6,8 +6,8 @@
 //! content.
 
 use flyball_files::{Durability, Lock, Replace, sync_parent};
-use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -304,21 +304,15 @@ fn check_private(_: &Path, _: bool) -> Result<(), DataDirError> {
 /// Acquires the lock, and writes the process ID into its file.
 fn lock(path: &Path) -> Result<Lock, DataDirError> {
     let file = path.join("lock");
-    let mut lock = owned(OpenOptions::new().read(true).write(true).create(true).truncate(false))
+    let opened = owned(OpenOptions::new().read(true).write(true).create(true).truncate(false))
         .open(&file)
         .during("write to", path)?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut text = String::new();
-            let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-            return Err(DataDirError::InUse { path: path.to_owned(), pid });
-        }
-        Err(TryLockError::Error(error)) => return Err(error).during("lock", &file),
-    }
-    let written = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    written.during("write", &file)?;
-    Ok(Lock::from(lock))
+    let Some(mut lock) = Lock::try_of(opened).during("lock", &file)? else {
+        let pid = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
+        return Err(DataDirError::InUse { path: path.to_owned(), pid });
+    };
+    lock.write(format!("{}\n", std::process::id())).during("write", &file)?;
+    Ok(lock)
 }
 
 /// Replaces a file, which is on disk then, and readable by its owner only.

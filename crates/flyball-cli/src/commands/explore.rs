@@ -35,6 +35,7 @@ use std::time::Duration;
   flyball explore --exec './manager --metrics-bind-address :$PORT1' --crds config/crd --samples config/samples \\
     --rbac config/rbac --wait condition=Ready --budget 5m
   flyball explore --replay 'default; seed=1; patch:apps/deployments/web#2 crash-after'
+  flyball explore --pause --replay 'default; seed=1; patch:apps/deployments/web#2 crash-after'
   flyball explore --keep leak                    adds the schedules of findings to explore.txt")]
 pub(crate) struct ExploreArgs {
     /// Start the operator with this command of the shell
@@ -66,6 +67,10 @@ pub(crate) struct ExploreArgs {
     /// Run only this schedule of a report
     #[arg(long, value_name = "SCHEDULE", value_parser = parse_schedule)]
     replay: Option<String>,
+    /// Wait for Enter at each request, delivery and step of the schedule; the clock of the operator waits as well. Not
+    /// for operators as processes
+    #[arg(long, requires = "replay", conflicts_with = "exec", conflicts_with = "program")]
+    pause: bool,
     /// Seed of the search
     #[arg(long, default_value_t = 1)]
     seed: u64,

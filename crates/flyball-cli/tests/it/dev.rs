@@ -155,6 +155,16 @@ fn failed_build_keeps_the_previous_program_running() {
     assert_eq!(output.iter().filter(|line| line.contains("starting operator")).count(), 1, "{output:#?}");
 }
 
+/// Returns the names of the objects of a new cluster once its controllers have created the last of them.
+fn started(names: impl Fn() -> String) -> String {
+    loop {
+        let names = names();
+        if names.contains("serviceaccount/default") {
+            return names;
+        }
+    }
+}
+
 #[test]
 fn dev_restores_an_existing_cluster() {
     let home = Home::new("develsewhere");
@@ -167,13 +177,7 @@ fn dev_restores_an_existing_cluster() {
             validatingadmissionpolicies,validatingadmissionpolicybindings";
         home.run(&["get", kinds, "-o=name"]).ok().out
     };
-    // Its controllers create it a moment after the start.
-    let before = loop {
-        let names = names();
-        if names.contains("serviceaccount/default") {
-            break names;
-        }
-    };
+    let before = started(names);
     let dev = || {
         let mut dev = LineReader::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
         dev.until("reconciled outcome=Success writes=");
@@ -204,7 +208,7 @@ fn leftovers_of_a_killed_dev_are_removed() {
     let names = || {
         home.run(&["get", "crds,clusterroles,serviceaccounts,secrets,validatingadmissionpolicies", "-o=name"]).ok().out
     };
-    let before = names();
+    let before = started(names);
     let dev = || LineReader::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
     let mut killed = dev();
     killed.until("reconciled outcome=Success writes=");

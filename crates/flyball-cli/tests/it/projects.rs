@@ -38,6 +38,8 @@ fn saved_charts_and_roles_take_effect() {
     // A new file of the chart with a new kind of objects.
     write(&web, "helm-charts/web/templates/more.yaml", CONFIG_MAP);
     operator.until("stopping the previous program");
+    // The previous program finishes its reconcile.
+    operator.until("starting operator");
     operator.until("reconciled outcome=");
     home.run(&["get", "configmap", "web-sample-more"]).ok();
     // An invalid template does not stop the operator, nor does an invalid chart or file.
@@ -61,6 +63,8 @@ fn saved_charts_and_roles_take_effect() {
     operator.until("reconciled outcome=");
     edit(&site.join("roles/site/tasks/main.yml"), "replicas: \"{{ size }}\"", "replicas: 3");
     operator.until("stopping the previous program");
+    // The previous program finishes its reconcile.
+    operator.until("starting operator");
     operator.until("reconciled outcome=");
     let deployment = home.run(&["get", "deployment", "site-sample", "-o", "json"]).ok().out;
     assert_eq!(serde_json::from_str::<Value>(&deployment).unwrap()["spec"]["replicas"], 3);

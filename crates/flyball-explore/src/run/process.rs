@@ -76,6 +76,7 @@ async fn run_on_runtime(
         records: options.records,
         max_requests: options.max_requests,
         pace: Pace::real(command.quiet, command.timeout, command.startup),
+        on_crossing: options.on_crossing.cloned(),
     }));
     webhooks.connect(&hub);
     caller.connect(&hub);

@@ -16,6 +16,7 @@ use http::header::ACCEPT;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use tokio::sync::Mutex as AsyncMutex;
 
 /// Age in seconds at which a schema that lacks fields, or is unknown, is read again: they may have been declared since.
 const MAX_AGE_SECONDS: i64 = 600;
@@ -30,6 +31,8 @@ pub(crate) struct StatusSchema {
     /// Types of the controller's conditions.
     own_conditions: &'static [&'static str],
     latest: Mutex<Option<Latest>>,
+    /// Held while the schema is read, so that concurrent reconciles read it once.
+    reading: AsyncMutex<()>,
 }
 
 /// A schema that was read.
@@ -54,7 +57,7 @@ pub(crate) enum Adapted {
 
 impl StatusSchema {
     pub(crate) fn new(own_conditions: &'static [&'static str]) -> Self {
-        Self { own_conditions, latest: Mutex::default() }
+        Self { own_conditions, latest: Mutex::default(), reading: AsyncMutex::default() }
     }
 
     /// Adapts a status to the schema, with the status in the cluster.
@@ -84,16 +87,31 @@ impl StatusSchema {
         if age(&before, env) < MIN_AGE_SECONDS {
             return false;
         }
-        self.update(env, kind).await != before.schema
+        let _reading = self.reading.lock().await;
+        let other = self.latest.lock().clone().filter(|latest| latest.read_at != before.read_at);
+        let schema = match other {
+            Some(other) => other.schema,
+            None => self.update(env, kind).await,
+        };
+        schema != before.schema
     }
 
     /// Returns the schema; `None` if the kind has no declared status.
     async fn schema(&self, env: &Environment, kind: &Kind) -> Option<Arc<Value>> {
-        let is_current = |latest: &&Latest| !latest.is_provisional || age(latest, env) < MAX_AGE_SECONDS;
-        if let Some(latest) = self.latest.lock().as_ref().filter(is_current) {
-            return latest.schema.clone();
+        if let Some(latest) = self.current(env) {
+            return latest.schema;
         }
-        self.update(env, kind).await
+        let _reading = self.reading.lock().await;
+        match self.current(env) {
+            Some(latest) => latest.schema,
+            None => self.update(env, kind).await,
+        }
+    }
+
+    /// Returns the schema that was read, unless it is to be read again.
+    fn current(&self, env: &Environment) -> Option<Latest> {
+        let latest = self.latest.lock().clone();
+        latest.filter(|latest| !latest.is_provisional || age(latest, env) < MAX_AGE_SECONDS)
     }
 
     async fn update(&self, env: &Environment, kind: &Kind) -> Option<Arc<Value>> {

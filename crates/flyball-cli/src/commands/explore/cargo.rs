@@ -10,6 +10,7 @@ use crate::project::enter_project;
 use crate::testing::{Outcome, TestOutput, cargo_test, run};
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 /// Name prefix of the tests.
 const PREFIX: &str = "explore_";
@@ -27,6 +28,9 @@ pub(super) fn explore(args: &ExploreArgs, kept: &[String]) -> Result<Reports> {
     cargo.env("FLYBALL_EXPLORE_REPORTS", folder.path());
     cargo.env("FLYBALL_EXPLORE_KEPT", kept.join("\n"));
     cargo.envs(args.replay.as_ref().map(|line| ("FLYBALL_SCHEDULE", line)));
+    if args.pause {
+        cargo.stdin(Stdio::inherit()).env("FLYBALL_EXPLORE_PAUSE", "1").env("RUST_TEST_THREADS", "1");
+    }
     let output = if args.output == Format::Text { TestOutput::Stdout } else { TestOutput::Stderr };
     let (tests, succeeded) = run(cargo, output)?;
     let mut reports = Reports::default();

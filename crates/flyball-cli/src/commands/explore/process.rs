@@ -33,6 +33,10 @@ pub(super) fn explore(args: &ExploreArgs, source: Source<'_>, kept: Vec<String>)
         return Err(Error::usage("arguments after -- are for cargo test and --program")
             .hint("put them into the command of --exec"));
     }
+    if args.pause {
+        return Err(Error::usage("--pause needs the tests of a project in Rust: a process continues in real time")
+            .hint("attach a debugger to the process, or read the timeline of the report"));
+    }
     let folder = PrivateDirectory::new("flyball-explore")?;
     let explorer = explorer(args, source, folder.path())?.regressions(kept);
     let replay = args.replay.clone();
