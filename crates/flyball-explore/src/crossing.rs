@@ -5,7 +5,6 @@
 use crate::fault::Fault;
 use crate::site::Site;
 use parking_lot::Mutex;
-use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write};
 use std::time::Duration;
 
@@ -72,24 +71,14 @@ impl<R: BufRead, W: Write> Prompt<R, W> {
     }
 }
 
-/// Returns a function that prompts at the terminal. Without one, the replay does not stop.
+/// Returns a function that prompts at the terminal. The replay continues without prompts if it cannot be read or written.
 pub(crate) fn prompt() -> impl Fn(&Crossing<'_>) + Send + Sync {
     // Not the macros, whose output the test harness captures.
-    let prompt = Prompt::new(BufReader::new(io::stdin()), io::stderr());
-    let prompt = Mutex::new(warned(prompt));
+    let prompt = Mutex::new(Prompt::new(BufReader::new(io::stdin()), io::stderr()).ok());
     move |crossing| {
-        let mut open = prompt.lock();
-        if let Some(prompt) = &mut *open
-            && warned(prompt.cross(crossing)).is_none()
-        {
-            *open = None;
-        }
+        let mut prompt = prompt.lock();
+        *prompt = prompt.take().and_then(|mut open| open.cross(crossing).is_ok().then_some(open));
     }
-}
-
-/// Returns the result, and logs an error.
-fn warned<T>(result: Result<T, impl Display>) -> Option<T> {
-    result.inspect_err(|error| tracing::warn!(%error, "the replay continues without prompts")).ok()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::campaign::Check;
 use crate::crossing::OnCrossing;
 use crate::oracle::{self, Invariant, Oracle, Violation};
 use crate::reference::Reference;
-use crate::run::{MAX_REQUESTS, Outcome, RunOptions, run};
+use crate::run::{Outcome, RunOptions, run};
 use crate::schedule::Schedule;
 use crate::site::{ELSEWHERE, Site};
 use crate::stage::Stage;

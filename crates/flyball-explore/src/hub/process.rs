@@ -17,7 +17,7 @@ pub(super) struct Process {
     stop: Arc<Notify>,
     downtime: Duration,
     /// Number of crashes still to come, each at the next write.
-    crashes: u32,
+    pub(super) crashes: u32,
     /// The process is served by a replica that shows this revision, until a time.
     frozen: Option<(u64, Instant)>,
     /// Time until which the API server is unreachable.
