@@ -34,7 +34,7 @@ impl Period {
     }
 
     /// Returns a query for series, value and seconds of the intervals of a gauge.
-    fn gauge_parts(&self, meter: Meter) -> String {
+    pub(super) fn gauge_parts(&self, meter: Meter) -> String {
         let (since, until) = (self.since, self.until.min(self.state_until).max(self.since));
         let (meter, open) = (meter.id(), OPEN);
         format!(

@@ -96,7 +96,8 @@ impl Views<'_> {
 
     /// Usage of pods, with the time in which a pod existed without a sample.
     fn pod_usage(&self, meter: Meter, amount: &str) -> String {
-        let (usage, presence) = (self.period.usage(meter), self.period.gauge(Meter::PodPresence));
+        let (usage, presence) = (self.period.usage_parts(meter), self.period.gauge_parts(Meter::PodPresence));
+        // The parts are added up once, since SQLite sorts the rows of all pods for it.
         let amounts = format!(
             "SELECT series, exact_sum(amount) AS amount, sum(seconds) AS seconds, sum(present) AS present FROM (
                SELECT series, amount, seconds, 0 AS present FROM ({usage}) UNION ALL
