@@ -261,7 +261,13 @@ impl Operators {
         let entries = self.entries.lock();
         let mut found = Vec::new();
         for (operator, entry) in entries.iter().enumerate() {
-            let newest = entry.ledger.reconciles.iter().rev().filter(|(_, (value, _))| filter(value));
+            // A claim cannot take the place of a reconcile of another operator, whose id is in events.
+            let is_claim = !entry.source.claimed_by().is_empty();
+            let is_known = |id: &String| {
+                entries.iter().any(|other| other.source.claimed_by().is_empty() && other.ledger.ids.contains(id))
+            };
+            let newest = entry.ledger.reconciles.iter().rev();
+            let newest = newest.filter(|((_, id), (value, _))| filter(value) && !(is_claim && is_known(id)));
             let of = |((began, _), (value, _)): (&(Timestamp, String), &(Arc<Value>, usize))| Reconcile {
                 operator,
                 began: *began,
@@ -330,12 +336,33 @@ mod tests {
         assert_eq!(first_complete(&json!({}), &json!({}), now), now);
     }
 
-    #[tokio::test]
-    async fn pods_take_the_place_of_those_of_their_deployment() {
+    fn no_operators() -> Operators {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, kube::Error>(http::Response::new(kube::client::Body::empty()))
         });
-        let operators = Operators::new(Vec::new(), kube::Client::new(service, "default"), Clock::system());
+        Operators::new(Vec::new(), kube::Client::new(service, "default"), Clock::system())
+    }
+
+    #[tokio::test]
+    async fn claims_do_not_take_the_place_of_facts() {
+        let operators = no_operators();
+        let pod = |deployment: &str, is_claim| {
+            let location = Location::Pod { deployment: deployment.into(), path: format!("/{deployment}") };
+            Address { location, token: None, authority: None, is_claim }
+        };
+        operators.add(vec![pod("a/claim", true), pod("b/named", false)]);
+        for (at, id) in [(0, "1"), (0, "2"), (1, "1")] {
+            let reconcile = json!({"id": id, "began": "2026-01-01T00:00:00Z"});
+            operators.entries.lock()[at].ledger.insert(&reconcile);
+        }
+        let found = operators.reconciles(9, |_| true);
+        let found: Vec<_> = found.iter().map(|found| (text(&found.value["id"]), found.operator)).collect();
+        assert_eq!(found, [("1", 1), ("2", 0)]);
+    }
+
+    #[tokio::test]
+    async fn pods_take_the_place_of_those_of_their_deployment() {
+        let operators = no_operators();
         let pod = |deployment: &str, path: &str, is_claim| {
             let location = Location::Pod { deployment: deployment.into(), path: path.into() };
             Address { location, token: None, authority: None, is_claim }
