@@ -21,7 +21,8 @@ mod sources;
 mod tests;
 mod token;
 
-pub(crate) use answer::Question;
-pub(crate) use operators::OperatorArgs;
+pub(crate) use answer::{Question, Source};
+pub(crate) use endpoint::{Address, Endpoint};
+pub(crate) use operators::{OperatorArgs, endpoints};
 pub(crate) use sources::{investigate, parse_target};
 pub(crate) use token::TokenArgs;

@@ -1,35 +1,39 @@
 //! Operators that serve `/debug/flyball`: their state, and the ledger of their reconciles.
 //!
-//! Each operator is polled. Its newest reconciles are merged into one bounded ledger, ordered by start, so that the
+//! Operators are those of the settings, and those that a [finder](FindOperators) finds in the cluster. Each one is
+//! polled. Its newest reconciles are merged into one bounded ledger, ordered by start, so that the
 //! history of the console outlives that of an operator that restarts. Answers are data of others: their size is
 //! bounded, and an answer that is no JSON object is an error of that operator only.
 
-use bytes::Bytes;
-use flyball::proxy::Proxies;
-use flyball::web::{Client, Trust};
-use flyball_core::Clock;
-use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro, saturating_add};
-use http::header::{AUTHORIZATION, HeaderValue};
-use http::{Request, StatusCode};
-use parking_lot::Mutex;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{sleep, timeout};
-use url::Url;
+mod pages;
+
+pub use pages::{Address, Location};
 
 use crate::object::ObjectRef;
 use crate::summary::{bounded, items, text};
+use flyball_core::Clock;
+use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro, saturating_add};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use pages::{Error, Source};
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
 /// Interval of polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Timeout of an answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of searches for operators in the cluster.
+const FIND_INTERVAL: Duration = Duration::from_secs(30);
+/// Limit of operators.
+const MAX_OPERATORS: usize = 32;
 /// Timeout of an answer that a request of the page waits for.
 const EXPLANATION_TIMEOUT: Duration = Duration::from_secs(1);
-/// Size limit of an answer.
-const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Limits of the ledger of one operator.
 const MAX_RECONCILES: usize = 5_000;
 const MAX_LEDGER_BYTES: usize = 16 << 20;
@@ -38,34 +42,18 @@ const POLL_LIMIT: u32 = 1_000;
 /// A reconcile is recorded when it ends: later polls also request those that began this long before the last poll.
 const OVERLAP: SignedDuration = SignedDuration::from_secs(60);
 
-/// The address of an operator and the credentials for it.
-#[derive(Clone, Debug)]
-pub struct Address {
-    /// Its URL, with or without the path `/debug/flyball`.
-    pub url: Url,
-    /// Bearer token that may `get` the non-resource URL `/debug/flyball`.
-    pub token: Option<String>,
-    /// CA bundle in PEM for `https`; without it, the trust store of the machine.
-    pub authority: Option<Vec<u8>>,
-}
-
-/// Failures of a request to an operator.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error("no answer within 5 s")]
-    Timeout,
-    #[error("{0}")]
-    Connection(String),
-    #[error("{0}")]
-    Status(String),
-    #[error("the answer is not a JSON object: is this the metrics address of an operator built with Flyball?")]
-    Content,
+/// Operators in the cluster. The caller implements the search.
+pub trait FindOperators: fmt::Debug + Send + Sync + 'static {
+    /// Returns the addresses of all operators that exist now.
+    fn operators(&self) -> Pin<Box<dyn Future<Output = Vec<Address>> + Send + '_>>;
 }
 
 /// The known state of one operator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Operator {
     pub(crate) address: String,
+    /// The Deployment whose claims its answers are; empty for an operator that the user named.
+    pub(crate) claimed_by: String,
     /// The last answer of `/debug/flyball`, or null.
     pub(crate) state: Arc<Value>,
     /// Time of the last answer.
@@ -76,11 +64,13 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Returns its name, or its address before the first answer.
-    pub(crate) fn name(&self) -> &str {
-        match text(&self.state["operator"]) {
-            "" => &self.address,
-            name => name,
+    /// Returns its name, or its address before the first answer. The name of an operator that was merely discovered
+    /// contains who claims it, so that it cannot pass for another one.
+    pub(crate) fn name(&self) -> String {
+        match (text(&self.state["operator"]), &*self.claimed_by) {
+            ("", _) => self.address.clone(),
+            (name, "") => name.to_owned(),
+            (name, deployment) => format!("{}, claimed by {deployment}", bounded(name)),
         }
     }
 }
@@ -125,60 +115,104 @@ impl Ledger {
 
 /// All operators.
 pub(crate) struct Operators {
-    addresses: Vec<Address>,
-    /// Clients for the addresses; none if TLS cannot be set up.
-    clients: Vec<Option<Client>>,
-    operators: Mutex<Vec<(Operator, Ledger)>>,
+    client: kube::Client,
+    entries: Mutex<Vec<Entry>>,
+    /// Signals that there are more entries.
+    added: Notify,
     clock: Clock,
 }
 
+/// An operator with its source and its ledger.
+struct Entry {
+    source: Arc<Source>,
+    operator: Operator,
+    ledger: Ledger,
+}
+
+impl Entry {
+    fn new(source: Source) -> Self {
+        let (address, claimed_by) = (source.to_string(), source.claimed_by().to_owned());
+        let operator = Operator { address, claimed_by, ..Operator::default() };
+        Self { source: Arc::new(source), operator, ledger: Ledger::default() }
+    }
+}
+
 impl Operators {
-    pub(crate) fn new(addresses: Vec<Address>, clock: Clock) -> Self {
-        let known = |address: &Address| {
-            let operator = Operator { address: display(&address.url), ..Operator::default() };
-            (operator, Ledger::default())
-        };
-        let client = |address: &Address| {
-            let trust = address.authority.as_deref().map_or(Trust::System, Trust::Bundle);
-            Client::new(trust, Proxies::from_env()).ok()
-        };
-        let clients = addresses.iter().map(client).collect();
-        Self { operators: Mutex::new(addresses.iter().map(known).collect()), addresses, clients, clock }
+    pub(crate) fn new(addresses: Vec<Address>, client: kube::Client, clock: Clock) -> Self {
+        let entries = addresses.into_iter().map(|address| Entry::new(Source::new(address))).collect();
+        Self { client, entries: Mutex::new(entries), added: Notify::new(), clock }
     }
 
-    /// Polls all operators. Never returns.
-    pub(crate) async fn run(&self) {
-        let polls = self.addresses.iter().enumerate().map(|(index, address)| self.poll(index, address));
-        futures_util::future::join_all(polls).await;
-        std::future::pending().await
+    /// Polls all operators, and searches for others. Never returns.
+    pub(crate) async fn run(&self, finder: Option<&dyn FindOperators>) {
+        let find = async {
+            let Some(finder) = finder else { return std::future::pending().await };
+            loop {
+                self.add(finder.operators().await);
+                sleep(FIND_INTERVAL).await;
+            }
+        };
+        let poll = async {
+            let mut polls = FuturesUnordered::new();
+            loop {
+                // A poll never ends, so that there is one for each of the first entries.
+                let known = self.entries.lock().len();
+                polls.extend((polls.len()..known).map(|index| self.poll(index)));
+                tokio::select! {
+                    Some(()) = polls.next() => {}
+                    () = self.added.notified() => {}
+                }
+            }
+        };
+        tokio::join!(find, poll);
     }
 
-    async fn poll(&self, index: usize, address: &Address) {
-        let Some(Some(client)) = self.clients.get(index) else {
-            return self.fail(index, "cannot set up TLS: is the file of --operator-ca a PEM bundle?");
-        };
-        let mut since = None;
+    /// Adds operators that are not known. A pod takes the place of one of the same Deployment that does not exist any
+    /// more, so that their reconciles are in one ledger.
+    fn add(&self, found: Vec<Address>) {
+        let mut entries = self.entries.lock();
+        for address in &found {
+            if entries.iter().any(|entry| entry.source.is_at(address)) {
+                continue;
+            }
+            let is_gone = |entry: &Entry| {
+                entry.source.is_predecessor(address) && !found.iter().any(|other| entry.source.is_at(other))
+            };
+            let replaced = entries.iter().position(is_gone);
+            match replaced {
+                Some(at) => {
+                    let entry = &mut entries[at];
+                    entry.source = Arc::new(Source::new(address.clone()));
+                    entry.operator.address = entry.source.to_string();
+                }
+                None if entries.len() < MAX_OPERATORS => entries.push(Entry::new(Source::new(address.clone()))),
+                None => break,
+            }
+        }
+        drop(entries);
+        self.added.notify_one();
+    }
+
+    async fn poll(&self, index: usize) {
+        let mut last: Option<(Arc<Source>, Timestamp)> = None;
         loop {
-            match self.poll_once(index, client, address, since).await {
-                Ok(()) => since = Some(saturating_add(self.clock.now(), -OVERLAP)),
+            let Some(source) = self.entries.lock().get(index).map(|entry| entry.source.clone()) else { return };
+            let since = last.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &source)).map(|(_, since)| *since);
+            match self.poll_once(index, &source, since).await {
+                Ok(()) => last = Some((source, saturating_add(self.clock.now(), -OVERLAP))),
                 Err(error) => self.fail(index, &error.to_string()),
             }
             sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn poll_once(
-        &self,
-        index: usize,
-        client: &Client,
-        address: &Address,
-        since: Option<Timestamp>,
-    ) -> Result<(), Error> {
-        let state = fetch(client, address, "", "").await?;
+    async fn poll_once(&self, index: usize, source: &Source, since: Option<Timestamp>) -> Result<(), Error> {
+        let state = source.fetch(&self.client, "", "").await?;
         let since = since.map(|since| format!("&since={}", rfc3339_micro(since))).unwrap_or_default();
-        let answer = fetch(client, address, "/reconciles", &format!("limit={POLL_LIMIT}{since}")).await?;
-        let mut operators = self.operators.lock();
-        let Some((operator, ledger)) = operators.get_mut(index) else { return Ok(()) };
+        let query = format!("limit={POLL_LIMIT}{since}");
+        let answer = source.fetch(&self.client, "/reconciles", &query).await?;
+        let mut entries = self.entries.lock();
+        let Some(Entry { operator, ledger, .. }) = entries.get_mut(index) else { return Ok(()) };
         let now = self.clock.now();
         operator.complete_since.get_or_insert_with(|| first_complete(&state, &answer, now));
         operator.state = Arc::new(state);
@@ -190,26 +224,33 @@ impl Operators {
     }
 
     fn fail(&self, index: usize, error: &str) {
-        if let Some((operator, _)) = self.operators.lock().get_mut(index) {
-            operator.error = bounded(error);
+        if let Some(entry) = self.entries.lock().get_mut(index) {
+            entry.operator.error = bounded(error);
         }
     }
 
     /// Returns the state of all operators.
     pub(crate) fn all(&self) -> Vec<Operator> {
-        self.operators.lock().iter().map(|(operator, _)| operator.clone()).collect()
+        self.entries.lock().iter().map(|entry| entry.operator.clone()).collect()
     }
 
     /// Requests the explanations of an object from the operators that answer polls: why they act on it or do not.
     pub(crate) async fn explain(&self, object: &ObjectRef) -> Vec<Value> {
         let query = query_of(object);
-        let answers: Vec<bool> = self.operators.lock().iter().map(|(operator, _)| operator.error.is_empty()).collect();
-        let sources = self.addresses.iter().zip(&self.clients).zip(answers).filter(|(_, answers)| *answers);
-        let explanations = sources.map(|((address, client), _)| {
+        let answering = {
+            let entries = self.entries.lock();
+            let answering = entries.iter().filter(|entry| entry.operator.error.is_empty());
+            answering.map(|entry| (entry.source.clone(), entry.operator.name())).collect::<Vec<_>>()
+        };
+        let explanations = answering.into_iter().map(|(source, name)| {
             let query = &query;
             async move {
-                let answer = fetch(client.as_ref()?, address, "/object", query);
-                timeout(EXPLANATION_TIMEOUT, answer).await.ok()?.ok()
+                let answer = source.fetch(&self.client, "/object", query);
+                let mut answer = timeout(EXPLANATION_TIMEOUT, answer).await.ok()?.ok()?;
+                if !source.claimed_by().is_empty() {
+                    answer["operator"] = name.into();
+                }
+                Some(answer)
             }
         });
         futures_util::future::join_all(explanations).await.into_iter().flatten().collect()
@@ -217,10 +258,16 @@ impl Operators {
 
     /// Returns reconciles that satisfy a condition, newest first.
     pub(crate) fn reconciles(&self, limit: usize, filter: impl Fn(&Value) -> bool) -> Vec<Reconcile> {
-        let operators = self.operators.lock();
+        let entries = self.entries.lock();
         let mut found = Vec::new();
-        for (operator, (_, ledger)) in operators.iter().enumerate() {
-            let newest = ledger.reconciles.iter().rev().filter(|(_, (value, _))| filter(value));
+        for (operator, entry) in entries.iter().enumerate() {
+            // A claim cannot take the place of a reconcile of another operator, whose id is in events.
+            let is_claim = !entry.source.claimed_by().is_empty();
+            let is_known = |id: &String| {
+                entries.iter().any(|other| other.source.claimed_by().is_empty() && other.ledger.ids.contains(id))
+            };
+            let newest = entry.ledger.reconciles.iter().rev();
+            let newest = newest.filter(|((_, id), (value, _))| filter(value) && !(is_claim && is_known(id)));
             let of = |((began, _), (value, _)): (&(Timestamp, String), &(Arc<Value>, usize))| Reconcile {
                 operator,
                 began: *began,
@@ -250,47 +297,6 @@ fn query_of(object: &ObjectRef) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(fields.into_iter().filter(|(_, value)| !value.is_empty()));
     query.finish()
-}
-
-/// Returns a URL without credentials in it.
-fn display(url: &Url) -> String {
-    let mut url = url.clone();
-    // Both fail for URLs without a host, which have no credentials.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.to_string()
-}
-
-/// Requests a page of an operator.
-async fn fetch(client: &Client, address: &Address, page: &str, query: &str) -> Result<Value, Error> {
-    let mut url = address.url.clone();
-    let path = url.path().trim_end_matches('/').trim_end_matches("/metrics").trim_end_matches("/debug/flyball");
-    let path = format!("{path}/debug/flyball{page}");
-    url.set_path(&path);
-    url.set_query((!query.is_empty()).then_some(query));
-    let mut request = Request::get(url.as_str())
-        .body(Bytes::new())
-        .map_err(|error| Error::Connection(format!("not a URL: {error}")))?;
-    if let Some(token) = &address.token {
-        let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
-        let value = value.map_err(|_| Error::Connection("the token contains control characters".to_owned()))?;
-        request.headers_mut().insert(AUTHORIZATION, value);
-    }
-    let answer = timeout(TIMEOUT, client.fetch(request, MAX_ANSWER_BYTES)).await.map_err(|_| Error::Timeout)?;
-    let answer = answer.map_err(|error| Error::Connection(error.to_string()))?;
-    match answer.status() {
-        StatusCode::OK => {}
-        StatusCode::NOT_FOUND => {
-            return Err(Error::Status("404: this operator does not serve /debug/flyball".to_owned()));
-        }
-        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-            let hint = "pass --operator-token FILE with a token that may get /debug/flyball";
-            return Err(Error::Status(format!("{}: {hint}", status.as_u16())));
-        }
-        status => return Err(Error::Status(format!("status {}", status.as_u16()))),
-    }
-    let value: Value = serde_json::from_slice(answer.body()).map_err(|_| Error::Content)?;
-    if value.is_object() { Ok(value) } else { Err(Error::Content) }
 }
 
 #[cfg(test)]
@@ -330,9 +336,58 @@ mod tests {
         assert_eq!(first_complete(&json!({}), &json!({}), now), now);
     }
 
+    fn no_operators() -> Operators {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, kube::Error>(http::Response::new(kube::client::Body::empty()))
+        });
+        Operators::new(Vec::new(), kube::Client::new(service, "default"), Clock::system())
+    }
+
+    #[tokio::test]
+    async fn claims_do_not_take_the_place_of_facts() {
+        let operators = no_operators();
+        let pod = |deployment: &str, is_claim| {
+            let location = Location::Pod { deployment: deployment.into(), path: format!("/{deployment}") };
+            Address { location, token: None, authority: None, is_claim }
+        };
+        operators.add(vec![pod("a/claim", true), pod("b/named", false)]);
+        for (at, id) in [(0, "1"), (0, "2"), (1, "1")] {
+            let reconcile = json!({"id": id, "began": "2026-01-01T00:00:00Z"});
+            operators.entries.lock()[at].ledger.insert(&reconcile);
+        }
+        let found = operators.reconciles(9, |_| true);
+        let found: Vec<_> = found.iter().map(|found| (text(&found.value["id"]), found.operator)).collect();
+        assert_eq!(found, [("1", 1), ("2", 0)]);
+    }
+
+    #[tokio::test]
+    async fn pods_take_the_place_of_those_of_their_deployment() {
+        let operators = no_operators();
+        let pod = |deployment: &str, path: &str, is_claim| {
+            let location = Location::Pod { deployment: deployment.into(), path: path.into() };
+            Address { location, token: None, authority: None, is_claim }
+        };
+        let shown = || -> Vec<String> { operators.all().into_iter().map(|operator| operator.address).collect() };
+        operators.add(vec![pod("a/op", "/1", true), pod("a/op", "/2", true)]);
+        operators.entries.lock()[0].ledger.insert(&json!({"id": "x", "began": "2026-01-01T00:00:00Z"}));
+        operators.add(vec![pod("a/op", "/2", true), pod("a/op", "/3", true), pod("b/op", "/4", true)]);
+        assert_eq!(shown(), ["/3", "/2", "/4"]);
+        assert_eq!(operators.reconciles(9, |_| true).len(), 1, "the ledger remains");
+        // A named operator is not the successor of a claim.
+        operators.add(vec![pod("b/op", "/5", false)]);
+        assert_eq!(shown(), ["/3", "/2", "/4", "/5"]);
+        operators.add((0..99).map(|at| pod("c/op", &format!("/c{at}"), true)).collect());
+        assert_eq!(shown().len(), MAX_OPERATORS);
+    }
+
     #[test]
-    fn credentials_of_addresses_are_not_shown() {
-        let url = Url::parse("http://user:secret@127.0.0.1:8080/").expect("a URL");
-        assert_eq!(display(&url), "http://127.0.0.1:8080/");
+    fn names_of_discovered_operators_contain_their_deployment() {
+        let state = Arc::new(json!({"operator": "shop-operator"}));
+        let named = Operator { state, ..Operator::default() };
+        let claimed = Operator { claimed_by: "team-a/op".into(), ..named.clone() };
+        assert_eq!(
+            (named.name(), claimed.name()),
+            ("shop-operator".into(), "shop-operator, claimed by team-a/op".into())
+        );
     }
 }

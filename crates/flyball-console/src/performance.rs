@@ -17,8 +17,10 @@ use std::ops::AddAssign;
 
 /// Limit of the kinds of an operator.
 const MAX_KINDS: usize = 300;
-/// Number of targets and objects in the lists of a kind.
+/// Number of targets, systems and objects in the lists of a kind.
 const TOP: usize = 12;
+/// Limit of the systems of a reconcile that are read; a ledger has at most eight.
+const MAX_SYSTEMS: usize = 16;
 
 /// A kind: group and name.
 type KindName = (String, String);
@@ -31,6 +33,9 @@ struct Amounts {
     reconciles: u64,
     errors: u64,
     microseconds: u64,
+    external_calls: u64,
+    external_failures: u64,
+    external_microseconds: u64,
     cached_objects: u64,
     cache_bytes: u64,
     ledger_bytes: u64,
@@ -43,6 +48,9 @@ impl AddAssign<&Self> for Amounts {
         add(&mut self.reconciles, other.reconciles);
         add(&mut self.errors, other.errors);
         add(&mut self.microseconds, other.microseconds);
+        add(&mut self.external_calls, other.external_calls);
+        add(&mut self.external_failures, other.external_failures);
+        add(&mut self.external_microseconds, other.external_microseconds);
         add(&mut self.cached_objects, other.cached_objects);
         add(&mut self.cache_bytes, other.cache_bytes);
         add(&mut self.ledger_bytes, other.ledger_bytes);
@@ -59,6 +67,8 @@ struct KindShare {
     columns: BTreeMap<usize, (u64, u64)>,
     /// API calls by verb, with the subresource, and kind.
     targets: BTreeMap<(String, KindName), u64>,
+    /// Calls to other systems, by system.
+    systems: BTreeMap<String, Amounts>,
     objects: BTreeMap<ObjectRef, Amounts>,
 }
 
@@ -127,12 +137,13 @@ impl KindShare {
         }
         // Of long reconciles, the ledger has the number of further writes, and not their objects.
         self.add_calls("write".to_owned(), KindName::default(), omitted);
+        let external = self.add_external(reconcile);
         let amounts = Amounts {
             api_calls: u64::from(from_server).saturating_add(recorded).saturating_add(omitted),
             reconciles: 1,
             errors: u64::from(is_failure(text(&reconcile["outcome"]))),
             microseconds: (took * 1e6) as u64,
-            ..Amounts::default()
+            ..external
         };
         self.amounts += &amounts;
         self.durations.push(took);
@@ -142,6 +153,23 @@ impl KindShare {
             *calls = calls.saturating_add(amounts.api_calls);
             *microseconds = microseconds.saturating_add(amounts.microseconds);
         }
+    }
+
+    /// Adds the calls of a reconcile to other systems, and returns their sum.
+    fn add_external(&mut self, reconcile: &Value) -> Amounts {
+        let mut sum = Amounts::default();
+        for of in items(&reconcile["externalCalls"]).take(MAX_SYSTEMS) {
+            let calls = |field: &str| of[field].as_u64().unwrap_or_default().min(u32::MAX.into());
+            let amounts = Amounts {
+                external_calls: calls("calls"),
+                external_failures: calls("failures"),
+                external_microseconds: (seconds(&of["took"]) * 1e6) as u64,
+                ..Amounts::default()
+            };
+            *self.systems.entry(bounded(text(&of["system"]))).or_default() += &amounts;
+            sum += &amounts;
+        }
+        sum
     }
 
     fn add_calls(&mut self, verb: String, kind: KindName, calls: u64) {
@@ -160,6 +188,13 @@ impl KindShare {
         let targets = targets.into_iter().take(TOP);
         let targets = targets
             .map(|((verb, (group, kind)), calls)| json!({"verb": verb, "group": group, "kind": kind, "calls": calls}));
+        let mut systems: Vec<_> = self.systems.iter().collect();
+        systems.sort_by_key(|(system, amounts)| (Reverse(amounts.external_microseconds), *system));
+        let others = systems.iter().skip(TOP).fold(0, |sum: u64, (_, of)| sum.saturating_add(of.external_calls));
+        let systems = systems.into_iter().take(TOP).map(|(system, amounts)| {
+            json!({"system": system, "calls": amounts.external_calls, "failures": amounts.external_failures,
+                "microseconds": amounts.external_microseconds})
+        });
         let mut objects: Vec<_> = self.objects.iter().collect();
         objects.sort_by_key(|(object, amounts)| (Reverse((amounts.microseconds, amounts.api_calls)), *object));
         let objects = objects.into_iter().take(TOP);
@@ -168,6 +203,7 @@ impl KindShare {
             "group": group, "kind": kind, "controllers": self.controllers, "amounts": self.amounts,
             "p50": quantile(&mut self.durations, 0.5), "p99": quantile(&mut self.durations, 0.99),
             "calls": calls, "time": time, "targets": targets.collect::<Vec<_>>(), "callsOmitted": omitted,
+            "systems": systems.collect::<Vec<_>>(), "externalCallsOmitted": others,
             "objects": objects.collect::<Vec<_>>(), "objectsTotal": self.objects.len(),
         })
     }
@@ -223,9 +259,13 @@ mod tests {
             {"verb": "apply", "object": pod, "result": "unchanged"},
             {"verb": "apply", "subresource": "status", "object": {"group": "g", "kind": "A"}, "result": "changed"},
         ]);
+        let external = |system: &str, calls: u32, failures: u32, took: f64| json!({"system": system, "calls": calls, "failures": failures, "took": took});
+        let calls = json!([external("vcenter", 2, 0, 0.11), external("dns", 1, 1, 0.01)]);
+        let rest = json!({"writes": writes, "writesOmitted": 4, "fromServer": true, "externalCalls": calls});
+        let failed = json!({"outcome": "error", "externalCalls": [external("vcenter", 2, 0, 0.04)]});
         let reconciles = [
-            reconcile("A", 1, 0.25, &json!({"writes": writes, "writesOmitted": 4, "fromServer": true})),
-            reconcile("A", 20, 0.05, &json!({"outcome": "error"})),
+            reconcile("A", 1, 0.25, &rest),
+            reconcile("A", 20, 0.05, &failed),
             reconcile("B", 21, 0.1, &json!({"fromServer": true})),
             reconcile("A", 2_000, 9.0, &json!({})),
         ];
@@ -235,11 +275,20 @@ mod tests {
         let named: Vec<&str> = kinds.iter().map(|kind| text(&kind["kind"])).collect();
         assert_eq!(named, ["A", "B", "Pod"], "ordered by time, then memory");
         let expected = json!({"apiCalls": 8, "reconciles": 2, "errors": 1, "microseconds": 300_000,
-            "cachedObjects": 2, "cacheBytes": 100, "ledgerBytes": 7});
+            "externalCalls": 5, "externalFailures": 1, "externalMicroseconds": 160_000, "cachedObjects": 2, "cacheBytes": 100, "ledgerBytes": 7});
         assert_eq!(kinds[0]["amounts"], expected);
         assert_eq!(kinds[2]["amounts"]["cacheBytes"], 70);
         assert_eq!((&operator["p99"], &kinds[0]["p50"], &kinds[2]["p99"]), (&json!(0.25), &json!(0.25), &Value::Null));
-        for field in ["apiCalls", "reconciles", "errors", "microseconds", "cacheBytes", "ledgerBytes"] {
+        for field in [
+            "apiCalls",
+            "reconciles",
+            "errors",
+            "microseconds",
+            "externalCalls",
+            "externalMicroseconds",
+            "cacheBytes",
+            "ledgerBytes",
+        ] {
             let sum: u64 = kinds.iter().filter_map(|kind| kind["amounts"][field].as_u64()).sum();
             assert_eq!(operator["total"][field], sum, "{field}");
         }
@@ -248,6 +297,9 @@ mod tests {
         assert_eq!(calls, 8);
         assert_eq!(targets[0], json!({"verb": "write", "group": "", "kind": "", "calls": 4}), "not recorded");
         assert_eq!(targets[1], json!({"verb": "apply", "group": "", "kind": "Pod", "calls": 2}));
+        let vcenter = json!({"system": "vcenter", "calls": 4, "failures": 0, "microseconds": 150_000});
+        let dns = json!({"system": "dns", "calls": 1, "failures": 1, "microseconds": 10_000});
+        assert_eq!(kinds[0]["systems"], json!([vcenter, dns]));
         let columns = |field: &str| kinds[0][field].as_array().map(|all| all[STEPS - 3..].to_vec());
         assert_eq!(columns("calls"), Some(vec![json!(0), json!(8), json!(0)]));
         assert_eq!(columns("time"), Some(vec![json!(50_000), json!(250_000), json!(0)]));
@@ -267,7 +319,8 @@ mod tests {
 
     #[test]
     fn hostile_amounts_are_bounded() {
-        let huge = json!({"took": 1e300, "writesOmitted": u64::MAX, "writes": "x", "outcome": {}, "object": 3});
+        let huge = json!({"took": 1e300, "writesOmitted": u64::MAX, "writes": "x", "outcome": {}, "object": 3,
+            "externalCalls": [{"system": {}, "calls": u64::MAX, "failures": -1, "took": 1e300}, 3]});
         let reconciles = [reconcile("A", 1, 0.0, &huge), reconcile("A", 2, 0.0, &huge)];
         let state = json!({"stores": [{"bytes": u64::MAX}, {"bytes": -1}, 7], "controllers": {"a": 1}});
         let operator = Operator { state: Arc::new(state), ..Operator::default() };

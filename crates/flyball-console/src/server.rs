@@ -6,7 +6,7 @@ use crate::answers::{self, Answer};
 use crate::assets;
 use crate::explore::{Explore, ExploreError, ExploreRequest};
 use crate::kind::Discover;
-use crate::operators::{Address, Operators};
+use crate::operators::{Address, FindOperators, Operators};
 use crate::shared::Shared;
 use crate::stream;
 use crate::watch::Watcher;
@@ -78,6 +78,8 @@ pub struct Settings {
     pub context: String,
     /// Operators whose ledgers are read.
     pub operators: Vec<Address>,
+    /// The search for further operators.
+    pub finder: Option<Arc<dyn FindOperators>>,
     /// Explorations of the operator under development, which the page may start if it may write.
     pub explorer: Option<Arc<dyn Explore>>,
     /// Clock for times and ages.
@@ -90,6 +92,7 @@ struct Served {
     access: Access,
     streams: Arc<Semaphore>,
     reads: Semaphore,
+    finder: Option<Arc<dyn FindOperators>>,
 }
 
 /// A console whose server listens on loopback.
@@ -116,11 +119,11 @@ impl Console {
         let failed = |source| Error::Listen { address: wanted, source };
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let Settings { write, namespace, cluster, context, operators, explorer, clock, .. } = settings;
+        let Settings { write, namespace, cluster, context, operators, finder, explorer, clock, .. } = settings;
         let shared = Shared {
+            operators: Operators::new(operators, client.clone(), clock.clone()),
             client,
             store: Arc::default(),
-            operators: Operators::new(operators, clock.clone()),
             clock,
             cluster,
             context,
@@ -133,6 +136,7 @@ impl Console {
             access: Access::new(address.port()).map_err(|_| Error::Random)?,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             reads: Semaphore::new(MAX_READS),
+            finder,
         };
         Ok(Self { listener, address, served: Arc::new(served) })
     }
@@ -149,7 +153,7 @@ impl Console {
         let watcher =
             Watcher::new(shared.client.clone(), shared.store.clone(), shared.clock.clone(), shared.namespace.clone());
         let accept = listener::accept(listener, MAX_CONNECTIONS, |stream| converse(stream, served.clone()));
-        tokio::join!(watcher.run(discover), shared.operators.run(), accept);
+        tokio::join!(watcher.run(discover), shared.operators.run(served.finder.as_deref()), accept);
     }
 }
 

@@ -157,6 +157,20 @@ impl Meter {
         }
     }
 
+    /// Returns true if its values are stored with the intervals in which they apply; otherwise, amounts are stored.
+    pub(crate) fn is_gauge(self) -> bool {
+        match self {
+            Self::PodCpuRequest | Self::PodCpuLimit | Self::PodMemoryRequest | Self::PodMemoryLimit => true,
+            Self::PodPresence | Self::ClaimRequest | Self::ClaimCapacity => true,
+            Self::ClaimPending | Self::ClaimBound | Self::ClaimLost => true,
+            Self::NodeCpuCapacity | Self::NodeCpuAllocatable => true,
+            Self::NodeMemoryCapacity | Self::NodeMemoryAllocatable => true,
+            Self::PodCpuUsage | Self::PodMemoryUsage | Self::ClaimUsage | Self::CacheMemory | Self::Value => false,
+            Self::ApiCalls | Self::Reconciles | Self::ReconcileErrors | Self::ReconcileTime => false,
+            Self::ExternalCalls | Self::ExternalTime => false,
+        }
+    }
+
     /// Returns the meter with this number.
     pub(crate) fn of_id(id: i64) -> Option<Self> {
         METERS.into_iter().find(|meter| meter.id() == id)

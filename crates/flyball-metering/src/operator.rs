@@ -2,6 +2,7 @@
 
 mod catalog;
 mod data_source;
+mod poll;
 mod report;
 mod report_query;
 mod tasks;
@@ -13,6 +14,7 @@ use crate::query::{self, Limits};
 use crate::store::{self, Retention, Store};
 use flyball::{MemoryBudget, Operator};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+pub use poll::OperatorToken;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -37,6 +39,10 @@ pub struct Settings {
     pub prometheus: Vec<String>,
     /// Addresses of operators, as `NAME=http://127.0.0.1:8080`; with a ledger or with metrics.
     pub operators: Vec<String>,
+    /// Bearer token for operators whose metrics are protected.
+    pub operator_token: Option<OperatorToken>,
+    /// File with the CA bundle of operators that serve `https`; without it, the trust store of the machine.
+    pub operator_authority: Option<PathBuf>,
     /// Interval of polls of `metrics.k8s.io` and of operators; none disables both.
     pub poll_interval: Option<Duration>,
     /// Time after the end of a period at which its report runs, for data that arrives late.
@@ -59,6 +65,8 @@ impl Settings {
             owner_resources: Vec::new(),
             prometheus: Vec::new(),
             operators: Vec::new(),
+            operator_token: None,
+            operator_authority: None,
             poll_interval: Some(Duration::from_secs(60)),
             grace: Duration::from_secs(60),
             retention: Retention::default(),

@@ -19,6 +19,7 @@ mod run;
 mod sandbox;
 mod tables;
 mod text;
+mod totals;
 mod views;
 
 pub use budget::Limits;

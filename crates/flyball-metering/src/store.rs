@@ -15,6 +15,7 @@ mod private;
 mod quota;
 mod results;
 mod retention;
+mod schema;
 mod series;
 mod usage;
 
@@ -30,6 +31,7 @@ pub use usage::{Imported, MAX_SAMPLE_SECONDS, RESOLUTIONS, Sample};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
+use schema::VERSION;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -43,71 +45,11 @@ pub const USAGE_UNTIL: &str = "usage-until";
 pub const STATE: &str = "state";
 /// Name of the database in the data directory.
 const FILE: &str = "metering.sqlite";
-/// Version of the tables.
-const VERSION: i64 = 2;
 /// Time for which a connection waits for a lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Names of all tables begin with this prefix, which queries of users must not contain.
 pub(crate) const TABLE_PREFIX: &str = "flyball_";
-
-const TABLES: &str = "
-CREATE TABLE flyball_owner (
-    id INTEGER PRIMARY KEY, api_group TEXT NOT NULL, kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    uid TEXT NOT NULL
-) STRICT;
-CREATE INDEX flyball_owner_uid ON flyball_owner (uid);
-CREATE TABLE flyball_series (
-    id INTEGER PRIMARY KEY, subject INTEGER NOT NULL, uid TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    node TEXT NOT NULL, detail TEXT NOT NULL, operator TEXT NOT NULL, tenant TEXT NOT NULL, owner INTEGER
-) STRICT;
-CREATE INDEX flyball_series_uid ON flyball_series (uid, subject);
-CREATE TABLE flyball_gauge (
-    meter INTEGER NOT NULL, until INTEGER NOT NULL, series INTEGER NOT NULL, since INTEGER NOT NULL,
-    value INTEGER NOT NULL, PRIMARY KEY (meter, until, series, since)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE flyball_usage_300 (
-    meter INTEGER NOT NULL, bucket INTEGER NOT NULL, series INTEGER NOT NULL, amount INTEGER NOT NULL,
-    seconds INTEGER NOT NULL, PRIMARY KEY (meter, bucket, series)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE flyball_usage_3600 (
-    meter INTEGER NOT NULL, bucket INTEGER NOT NULL, series INTEGER NOT NULL, amount INTEGER NOT NULL,
-    seconds INTEGER NOT NULL, PRIMARY KEY (meter, bucket, series)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE flyball_usage_86400 (
-    meter INTEGER NOT NULL, bucket INTEGER NOT NULL, series INTEGER NOT NULL, amount INTEGER NOT NULL,
-    seconds INTEGER NOT NULL, PRIMARY KEY (meter, bucket, series)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE flyball_complete (
-    series INTEGER NOT NULL, meter INTEGER NOT NULL, through INTEGER NOT NULL, PRIMARY KEY (series, meter)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE flyball_progress (source TEXT PRIMARY KEY, through INTEGER NOT NULL) WITHOUT ROWID, STRICT;
-CREATE TABLE flyball_report (
-    id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    columns TEXT NOT NULL, bytes INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE TABLE flyball_period (
-    report INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL, lines INTEGER NOT NULL,
-    bytes INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (report, until)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE flyball_result (
-    report INTEGER NOT NULL, until INTEGER NOT NULL, line INTEGER NOT NULL, cells TEXT NOT NULL,
-    PRIMARY KEY (report, until, line)
-) WITHOUT ROWID, STRICT;
-";
-
-/// Adds the sizes of results to tables of version 1.
-const SIZES_OF_RESULTS: &str = "
-ALTER TABLE flyball_report ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE flyball_period ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
-UPDATE flyball_period SET bytes = 1024 + (
-    SELECT coalesce(sum(length(cells) + 32), 0) FROM flyball_result r
-    WHERE r.report = flyball_period.report AND r.until = flyball_period.until
-);
-UPDATE flyball_report SET bytes = (
-    SELECT coalesce(sum(p.bytes), 0) FROM flyball_period p WHERE p.report = flyball_report.id
-);
-";
 
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
@@ -129,12 +71,26 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A newer program wrote the database.
-    #[error("the database of {} has version {found}, this program supports version {VERSION}", .path.display())]
+    #[error(
+        "the database of {} has version {found}, this program supports version {VERSION}: use the newer program, or \
+         another data directory", .path.display()
+    )]
     Version {
         /// The data directory.
         path: PathBuf,
         /// The version of the database.
         found: i64,
+    },
+    /// The database is not one of a store, or is damaged.
+    #[error(
+        "the database of {} has no table {table}: restore a backup, or move the directory away to start without \
+         history", .path.display()
+    )]
+    Table {
+        /// The data directory.
+        path: PathBuf,
+        /// The table.
+        table: &'static str,
     },
 }
 
@@ -163,15 +119,19 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be created, or contains no database of this version.
+    /// If the directory cannot be created, or contains a database of a newer version or of another program.
     pub fn open(directory: &Path) -> Result<Self> {
         let path = || directory.to_owned();
         private::create(directory, FILE).map_err(|source| Error::Directory { path: path(), source })?;
         let sqlite = |source| Error::Sqlite { path: path(), source };
-        let connection = Connection::open(directory.join(FILE)).map_err(sqlite)?;
-        let version = prepare(&connection).map_err(sqlite)?;
+        let mut connection = Connection::open(directory.join(FILE)).map_err(sqlite)?;
+        configure(&connection).map_err(sqlite)?;
+        let version = schema::migrate(&mut connection).map_err(sqlite)?;
         if version != VERSION {
             return Err(Error::Version { path: path(), found: version });
+        }
+        if let Some(table) = schema::missing_table(&connection).map_err(sqlite)? {
+            return Err(Error::Table { path: path(), table });
         }
         let state = State { connection, series: HashMap::new(), owners: HashMap::new(), complete: HashMap::new() };
         Ok(Self { directory: path(), state: Mutex::new(state) })
@@ -276,20 +236,12 @@ impl Caches<'_> {
     }
 }
 
-/// Configures the connection, creates the tables of a new database, and returns the version.
-fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
+/// Configures the connection of the writer.
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", -65_536)?;
-    connection.pragma_update(None, "journal_size_limit", 64_i64 << 20)?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let change = match version {
-        0 => TABLES,
-        1 => SIZES_OF_RESULTS,
-        _ => return Ok(version),
-    };
-    connection.execute_batch(&format!("BEGIN; {change} PRAGMA user_version = {VERSION}; COMMIT;"))?;
-    Ok(VERSION)
+    connection.pragma_update(None, "journal_size_limit", 64_i64 << 20)
 }

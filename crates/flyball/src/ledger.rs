@@ -19,8 +19,8 @@ pub(crate) use flaps::{Flap, FlapDetector, WrittenObject, flap, owners_of};
 #[cfg(feature = "bench")]
 pub use measured::MeasuredLedger;
 pub(crate) use record::{
-    Accesses, FilteredChange, MAX_ERROR_BYTES, Next, Outcome, Read, ReconcileRecord, RecordedError, Target, Verb,
-    WriteRecord,
+    Accesses, FilteredChange, MAX_ERROR_BYTES, MAX_WRITES, Next, Outcome, Read, ReconcileRecord, RecordedError, Target,
+    Verb, WriteRecord,
 };
 
 use flyball_core::ObjectKey;

@@ -2,19 +2,19 @@
 
 use crate::cluster::connection::{ContextArgs, block_on_threads};
 use crate::cluster::kinds::Kinds;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Result, ResultExt};
 use crate::operator::process::stop_signal;
-use crate::operator::registry::{self, cluster_id};
 use crate::render::output::Output;
 use crate::render::terminal::{print_labeled, print_line};
-use crate::why::TokenArgs;
+use crate::why::{self, OperatorArgs};
 use clap::Args;
-use flyball_console::{Address, Console, Discover, Kind, Settings};
+use flyball_console::{Address, Console, Discover, FindOperators, Kind, Location, Settings};
 use flyball_core::Clock;
 use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use url::Url;
 
 /// Show a cluster and its operators in a browser
@@ -26,11 +26,12 @@ use url::Url;
 #[command(after_help = "Examples:
   flyball console
   flyball console --context staging --port 8765
+  flyball console --operator shop-system/shop-operator
   flyball console --operator http://127.0.0.1:8080
 
-Operators built with Flyball serve their ledger at the address of their metrics. For an operator in a cluster, forward
-the port:
-  kubectl port-forward deployment/my-operator 8080")]
+Operators built with Flyball serve their ledger at the address of their metrics. Those of this machine, and those that
+flyball deploy installed, are found without a flag. Operators in the cluster are reached through the API server, with
+your own permissions. What an operator says that was merely discovered is shown as a claim of its Deployment.")]
 pub(crate) struct ConsoleArgs {
     #[command(flatten)]
     context: ContextArgs,
@@ -43,12 +44,8 @@ pub(crate) struct ConsoleArgs {
     /// Permit the page to request reconciles, pause, resume and delete objects
     #[arg(long)]
     write: bool,
-    /// Address of the metrics of an operator, whose ledger is shown; repeatable. Defaults to the operators that
-    /// `flyball run` and `flyball dev` run on this machine
-    #[arg(long, value_name = "URL")]
-    operator: Vec<String>,
     #[command(flatten)]
-    token: TokenArgs,
+    operators: OperatorArgs,
     /// File with the CA of operators that serve https
     #[arg(long, value_name = "FILE")]
     operator_ca: Option<PathBuf>,
@@ -85,6 +82,49 @@ impl Discover for Discovery {
             };
             Ok(listable.map(kind).collect())
         })
+    }
+}
+
+/// The search for operators, with the client of the command.
+struct OperatorSearch {
+    client: kube::Client,
+    args: OperatorArgs,
+    token: Option<String>,
+    authority: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for OperatorSearch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OperatorSearch").field("args", &self.args).finish_non_exhaustive()
+    }
+}
+
+impl OperatorSearch {
+    fn new(client: kube::Client, args: &ConsoleArgs) -> Result<Self> {
+        let read = |path: &PathBuf| fs::read(path).context(format!("cannot read {}", path.display()));
+        let authority = args.operator_ca.as_ref().map(read).transpose()?;
+        Ok(Self { client, args: args.operators.clone(), token: args.operators.token.token()?, authority })
+    }
+
+    /// Returns the addresses of all operators, and those of named ones that cannot be found, with the reason.
+    async fn find(&self) -> Result<(Vec<Address>, Vec<String>)> {
+        let (endpoints, missing) = why::endpoints(&self.client, &self.args).await?;
+        let address = |endpoint: why::Endpoint| {
+            let location = match endpoint.address {
+                why::Address::Url(url) => Location::Url(Url::parse(&url).ok()?),
+                why::Address::Pod { deployment, path } => Location::Pod { deployment, path },
+            };
+            let token = self.token.clone().filter(|_| endpoint.is_named);
+            Some(Address { location, token, authority: self.authority.clone(), is_claim: endpoint.claimant.is_some() })
+        };
+        let reason = |source: why::Source| format!("{}: {}", source.address, source.error.unwrap_or_default());
+        Ok((endpoints.into_iter().filter_map(address).collect(), missing.into_iter().map(reason).collect()))
+    }
+}
+
+impl FindOperators for OperatorSearch {
+    fn operators(&self) -> Pin<Box<dyn Future<Output = Vec<Address>> + Send + '_>> {
+        Box::pin(async { self.find().await.map(|(addresses, _)| addresses).unwrap_or_default() })
     }
 }
 
@@ -126,17 +166,17 @@ impl BoundConsole {
 pub(crate) fn cmd_console(args: &ConsoleArgs) -> Result<()> {
     block_on_threads(async {
         let stop = stop_signal()?;
-        let mut operators = addresses(args)?;
         let config = args.context.config().await?;
         let cluster = config.cluster_url.to_string();
         let client = args.context.connect().await?.client;
-        if operators.is_empty() {
-            operators = local_addresses(&client).await;
-        }
+        let search = OperatorSearch::new(client.clone(), args)?;
+        let (operators, missing) = search.find().await?;
+        missing.iter().for_each(|reason| print_labeled("warning", reason));
+        let finder: Option<Arc<dyn FindOperators>> = Some(Arc::new(search));
         let context = args.context.context.clone().unwrap_or_default();
         let (port, write, explorer) = (args.port, args.write, None);
         let (namespace, clock) = (args.namespace.clone(), Clock::system());
-        let settings = Settings { port, write, namespace, cluster, context, operators, explorer, clock };
+        let settings = Settings { port, write, namespace, cluster, context, operators, finder, explorer, clock };
         let console = BoundConsole::bind(client, settings, "pass another port, or none: --port 0").await?;
         console.print(args.output)?;
         tokio::select! {
@@ -145,28 +185,4 @@ pub(crate) fn cmd_console(args: &ConsoleArgs) -> Result<()> {
         }
         Ok(())
     })
-}
-
-/// Returns the addresses of the operators that `flyball run` and `flyball dev` run on this machine.
-async fn local_addresses(client: &kube::Client) -> Vec<Address> {
-    let cluster = cluster_id(client).await;
-    let texts = cluster.map(|cluster| registry::addresses(&cluster)).unwrap_or_default();
-    let urls = texts.iter().filter_map(|text| Url::parse(&format!("http://{text}")).ok());
-    urls.map(|url| Address { url, token: None, authority: None }).collect()
-}
-
-fn addresses(args: &ConsoleArgs) -> Result<Vec<Address>> {
-    let read = |path: &PathBuf| fs::read(path).context(format!("cannot read {}", path.display()));
-    let token = args.token.token()?;
-    let authority = args.operator_ca.as_ref().map(read).transpose()?;
-    let address = |text: &String| {
-        let invalid = || Error::usage(format!("--operator {text:?} is not an address of HTTP"));
-        let hint = "pass the address of the metrics, such as --operator http://127.0.0.1:8080";
-        let url = Url::parse(text).map_err(|_| invalid().hint(hint))?;
-        match matches!(url.scheme(), "http" | "https") && url.has_host() {
-            true => Ok(Address { url, token: token.clone(), authority: authority.clone() }),
-            false => Err(invalid().hint(hint)),
-        }
-    };
-    args.operator.iter().map(address).collect()
 }

@@ -19,7 +19,7 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 
 /// A Deployment that was discovered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Claimant {
+pub(crate) struct Claimant {
     /// `NAMESPACE/DEPLOYMENT`.
     pub(super) deployment: String,
     pub(super) namespace: String,

@@ -69,11 +69,12 @@ async fn pods(client: &Client, deployment: &Deployment) -> kube::Result<Vec<(Add
     let selected = ListParams::default().labels(&selector.join(",")).limit(MAX_PODS);
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&selected).await?;
     let account = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
-    Ok(pods.items.iter().filter_map(|pod| Some((forwarded(&namespace, pod)?, account(pod)))).collect())
+    let name = deployment.name_any();
+    Ok(pods.items.iter().filter_map(|pod| Some((forwarded(&namespace, &name, pod)?, account(pod)))).collect())
 }
 
 /// Returns the path by which the API server forwards requests to the metrics of a running pod.
-fn forwarded(namespace: &str, pod: &Pod) -> Option<Address> {
+fn forwarded(namespace: &str, deployment: &str, pod: &Pod) -> Option<Address> {
     let is_running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
     let mut containers = pod.spec.iter().filter(|_| is_running).flat_map(|spec| &spec.containers);
     let (container, port) = containers.find_map(|container| {
@@ -82,7 +83,8 @@ fn forwarded(namespace: &str, pod: &Pod) -> Option<Address> {
     })?;
     let is_secure = container.args.iter().flatten().any(|arg| arg == "--metrics-secure");
     let scheme = if is_secure || port == i32::from(SECURE_METRICS_PORT) { "https:" } else { "" };
-    Some(Address::Pod(format!("/api/v1/namespaces/{namespace}/pods/{scheme}{}:{port}/proxy", pod.name_any())))
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{scheme}{}:{port}/proxy", pod.name_any());
+    Some(Address::Pod { deployment: format!("{namespace}/{deployment}"), path })
 }
 
 #[cfg(test)]
@@ -107,7 +109,7 @@ mod tests {
                     {"name": "metrics", "containerPort": port},
                 ]}]},
             });
-            forwarded("ns", &serde_json::from_value(pod).expect("a pod")).map(|address| address.to_string())
+            forwarded("ns", "op", &serde_json::from_value(pod).expect("a pod")).map(|address| address.to_string())
         };
         let secure = Some("/api/v1/namespaces/ns/pods/https:op-1:8443/proxy".to_owned());
         assert_eq!(pod("Running", &["--metrics-secure"], 8443), secure);

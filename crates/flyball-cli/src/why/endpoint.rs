@@ -6,20 +6,24 @@ use crate::error::Error;
 
 /// The location of the pages of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Url(String),
     /// A path of the API server, which forwards requests to a pod.
-    Pod(String),
+    Pod {
+        /// The Deployment of the pod, as `NAMESPACE/NAME`.
+        deployment: String,
+        path: String,
+    },
 }
 
 /// A place where an operator may respond.
 #[derive(Clone, Debug)]
-pub(super) struct Endpoint {
-    pub(super) address: Address,
+pub(crate) struct Endpoint {
+    pub(crate) address: Address,
     /// True if the command line names it, so that it may receive the token.
-    pub(super) is_named: bool,
+    pub(crate) is_named: bool,
     /// The Deployment of an operator that was found by a label, which everyone may set.
-    pub(super) claimant: Option<Claimant>,
+    pub(crate) claimant: Option<Claimant>,
 }
 
 impl Endpoint {
@@ -55,7 +59,7 @@ impl Endpoint {
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Url(text) | Self::Pod(text) => f.write_str(text),
+            Self::Url(text) | Self::Pod { path: text, .. } => f.write_str(text),
         }
     }
 }

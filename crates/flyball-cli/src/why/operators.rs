@@ -188,7 +188,7 @@ impl Pages {
                     code => Err(Error::new(format!("it returned {code}"))),
                 }
             }
-            Address::Pod(path) => {
+            Address::Pod { path, .. } => {
                 let mut request = Request::get(format!("{path}/debug/flyball{page}"));
                 if let Some(bearer) = bearer {
                     request = request.header(FORWARDED_TOKEN, bearer);
@@ -214,7 +214,11 @@ impl Pages {
 }
 
 /// Returns the endpoints of all operators, named ones first, and the named operators that cannot be found.
-async fn endpoints(client: &Client, args: &OperatorArgs) -> Result<(Vec<Endpoint>, Vec<Source>)> {
+///
+/// # Errors
+///
+/// If a name on the command line is invalid.
+pub(crate) async fn endpoints(client: &Client, args: &OperatorArgs) -> Result<(Vec<Endpoint>, Vec<Source>)> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let names: Vec<OperatorName> = args.operators.iter().map(|text| parse(text)).collect::<Result<_>>()?;
     for name in names {

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Sets the token from outside of the command line, which other users of the machine can read.
 pub(super) const VARIABLE: &str = "FLYBALL_OPERATOR_TOKEN";
@@ -17,6 +17,11 @@ pub(crate) struct TokenArgs {
 }
 
 impl TokenArgs {
+    /// Returns the file with the token, if the command line names one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.operator_token_file.as_deref()
+    }
+
     /// Returns the token, if one is set.
     pub(crate) fn token(&self) -> Result<Option<String>> {
         let Some(path) = &self.operator_token_file else {

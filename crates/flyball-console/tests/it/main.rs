@@ -1,4 +1,5 @@
 //! Integration tests.
 
 mod architecture;
+mod discovered;
 mod serve;

@@ -21,7 +21,7 @@ use url::Url;
 /// Text that must arrive as text.
 const HOSTILE: &str = "<script>alert(1)</script>\u{202e}";
 
-struct Kinds;
+pub(crate) struct Kinds;
 
 impl Discover for Kinds {
     fn kinds(&self) -> Pin<Box<dyn Future<Output = Result<Vec<Kind>, String>> + Send + '_>> {
@@ -60,9 +60,9 @@ impl Explore for Requests {
 }
 
 /// A running console.
-struct Page {
-    url: Url,
-    client: Client,
+pub(crate) struct Page {
+    pub(crate) url: Url,
+    pub(crate) client: Client,
 }
 
 impl Page {
@@ -74,7 +74,8 @@ impl Page {
         let cluster = Cluster::new(Options::system().expect("randomness"));
         let client = cluster.admin();
         let (cluster, context, clock) = (String::new(), "test".into(), Clock::system());
-        let settings = Settings { port: 0, write, namespace: None, cluster, context, operators, explorer, clock };
+        let settings =
+            Settings { port: 0, write, namespace: None, cluster, context, operators, finder: None, explorer, clock };
         let console = Console::bind(client.clone(), settings).await.expect("a free port");
         let url = Url::parse(&console.url()).expect("a URL");
         tokio::spawn(async move { console.run(&Kinds).await });
@@ -101,7 +102,7 @@ impl Page {
         stream
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         let mut text = String::new();
         self.send("GET", path, "", "").await.read_to_string(&mut text).await.expect("a response");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -263,7 +264,7 @@ async fn operator_that_answers_nonsense_is_an_error_of_that_operator() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello").await;
         }
     });
-    let page = Page::start(false, vec![Address { url, token: None, authority: None }]).await;
+    let page = Page::start(false, vec![Address::url(url)]).await;
     let failed = async {
         loop {
             let described = page.get("/api/controllers").await;
@@ -329,7 +330,7 @@ async fn performance_is_measured_by_operator_and_kind() {
             let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
         }
     });
-    let page = Page::start(false, vec![Address { url, token: None, authority: None }]).await;
+    let page = Page::start(false, vec![Address::url(url)]).await;
     let measured = async {
         loop {
             let described = page.get("/api/performance").await;

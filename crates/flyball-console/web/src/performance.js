@@ -26,7 +26,8 @@ function Share({ value, total, children }) {
 
 const Head = () => html`<div class="perf-row head" aria-hidden="true">
   <span>Operator and kind</span><span class="number">API calls</span><span class="number">each</span><span class="number">Reconciles</span><span class="number">Errors</span>
-  <span class="number">Reconcile time</span><span class="number">Average</span><span class="number">p99</span><span class="number">Cached</span><span class="number">Memory</span></div>`;
+  <span class="number">Reconcile time</span><span class="number">Average</span><span class="number">p99</span>
+  <span class="number">External</span><span class="number">Cached</span><span class="number">Memory</span></div>`;
 
 function Row({ item }) {
   const { operator, kind } = item;
@@ -46,6 +47,7 @@ function Row({ item }) {
     <${Share} value=${amounts.microseconds} total=${kind ? total.microseconds : 0}>${idle ? none : time(amounts.microseconds)}<//>
     <span class="number">${average == null ? none : time(average)}</span>
     <span class="number">${(kind ?? operator).p99 == null ? none : duration((kind ?? operator).p99)}</span>
+    <span class=${`number ${amounts.externalFailures ? 'bad' : ''}`}>${amounts.externalCalls ? whole(amounts.externalCalls) : none}</span>
     <span class="number">${amounts.cachedObjects ? whole(amounts.cachedObjects) : none}</span>
     <${Share} value=${memory(amounts)} total=${kind ? memory(total) : 0}>${bytes(memory(amounts))}<//></div>`;
 }
@@ -74,6 +76,15 @@ function Details({ item, theme }) {
   if (omitted) callRows.push({ cells: ['others', '', whole(omitted)] });
   const objectRows = objects.map((one) => ({ cells: [html`<button class="link" onClick=${() => goToObject(one.object)}><${ObjectName} object=${one.object} /></button>`,
     whole(one.amounts.reconciles), whole(one.amounts.apiCalls), time(one.amounts.microseconds), time(each(one.amounts.microseconds, one.amounts.reconciles))] }));
+  const systems = kinds.flatMap((one) => one.systems).reduce((map, of) => {
+    const known = map.get(of.system) ?? { calls: 0, failures: 0, microseconds: 0 };
+    map.set(of.system, { calls: known.calls + of.calls, failures: known.failures + of.failures, microseconds: known.microseconds + of.microseconds });
+    return map;
+  }, new Map());
+  const others = kinds.reduce((sum, one) => sum + one.externalCallsOmitted, 0);
+  const systemRows = [...systems].sort(([, a], [, b]) => b.microseconds - a.microseconds).map(([system, of]) => ({ cells: [html`<bdi>${system}</bdi>`,
+    whole(of.calls), of.failures ? html`<span class="bad">${whole(of.failures)}</span>` : '0', time(of.microseconds), time(each(of.microseconds, of.calls))] }));
+  if (others) systemRows.push({ cells: ['others', whole(others), '', '', ''] });
   const name = kind ? `${kind.kind} of ${operator.name}` : operator.name;
   const summary = `${count(amounts.apiCalls, 'API call')} and ${time(amounts.microseconds)} of reconciles`;
   return html`<div class="perf-details" tabIndex="0" role="region" aria-label=${`Performance of ${name}`}>
@@ -85,7 +96,9 @@ function Details({ item, theme }) {
     </div>
     <div class="perf-tables">
       <div><h3>API calls by verb and kind</h3><${Table} label=${`API calls of ${name}`} columns=${[{ label: 'Verb' }, { label: 'Kind' }, { label: 'API calls', class: 'number' }]} rows=${callRows}
-        empty="No API calls." /></div>
+        empty="No API calls." />
+        ${systemRows.length ? html`<h3>External calls by system</h3><${Table} label=${`External calls of ${name}`} columns=${[{ label: 'System' }, { label: 'Calls', class: 'number' },
+          { label: 'Failed', class: 'number' }, { label: 'Time', class: 'number' }, { label: 'Average', class: 'number' }]} rows=${systemRows} />` : null}</div>
       <div><h3>Objects by reconcile time</h3><${Table} label=${`Objects of ${name}`} columns=${[{ label: 'Object' }, { label: 'Reconciles', class: 'number' }, { label: 'API calls', class: 'number' },
         { label: 'Time', class: 'number' }, { label: 'Average', class: 'number' }]} rows=${objectRows} empty=${kind && !kind.controllers.length ? 'This kind is only cached.' : 'No reconciles.'} /></div>
     </div>

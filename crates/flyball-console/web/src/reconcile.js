@@ -32,6 +32,14 @@ export function Cause({ cause, plain }) {
 
 const Omitted = ({ number, noun }) => (number ? html`<li class="faint">and ${count(number, noun)} more</li>` : null);
 
+/** The calls of a reconcile to systems outside of the cluster. */
+function External({ calls }) {
+  if (!calls?.length) return null;
+  return html`<h4>External calls</h4>
+    <ul class="plain">${calls.map((of) => html`<li><bdi>${of.system}</bdi> <bdi>${count(of.calls, 'call')}</bdi>
+      ${of.failures ? html` <span class="bad"><bdi>${of.failures}</bdi> failed</span>` : null} <span class="faint">in ${duration(of.took)}</span></li>`)}</ul>`;
+}
+
 function Fields({ write }) {
   if (!write.fields?.length) return null;
   return html`<ul class="fields">${write.fields.map((field) => html`<li><bdi>${field}</bdi></li>`)}
@@ -79,6 +87,7 @@ export function Reconcile({ reconcile, operator }) {
         ? html`<span class="kind">list of ${read.list.kind}</span> <bdi>${read.list.namespace ?? 'all namespaces'}</bdi> <span class="faint">${count(read.objects ?? 0, 'object')}</span>`
         : html`<${Link} object=${read.object} /> ${read.resourceVersion ? html`<span class="version">v${read.resourceVersion}</span>` : html`<span class="faint">does not exist</span>`}`}</li>`)}
       <${Omitted} number=${r.readsOmitted} noun="read" />
-      ${reads.length ? null : html`<li class="faint">${r.fromServer ? 'the object, past the cache' : 'none besides the object'}</li>`}</ul></div>
+      ${reads.length ? null : html`<li class="faint">${r.fromServer ? 'the object, past the cache' : 'none besides the object'}</li>`}</ul>
+    <${External} calls=${r.externalCalls} /></div>
   </div>`;
 }

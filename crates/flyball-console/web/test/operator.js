@@ -47,7 +47,7 @@ function ledger(now, versions) {
       { object: object('Deployment', 'corner-web', 'apps'), verb: 'apply', before: '91', after: '9002', result: 'changed', fields: ['spec.replicas', 'spec.template.spec.containers[name=web].image'], fieldsOmitted: 0 },
       { object: object('ConfigMap', 'corner-settings', ''), verb: 'apply', before: '92', after: '9003', result: 'changed', fields: ['data.currency'], fieldsOmitted: 0 },
       { object: object('Shop', 'corner'), verb: 'apply', subresource: 'status', before: versions.shop, after: '9004', result: 'changed', fields: ['status.conditions[type=Ready].message'], fieldsOmitted: 0 }],
-    writesOmitted: 0, skipped: 1,
+    writesOmitted: 0, skipped: 1, externalCalls: [{ system: 'payments', calls: 3, failures: 1, took: 0.041 }, { system: 'dns', calls: 1, failures: 0, took: 0.006 }],
   });
   add(shops, start + 130, object('Shop', 'corner'), { causes: [
     { type: 'change', object: object('Shop', 'corner'), before: versions.shop, after: '9004' },
@@ -68,6 +68,7 @@ function ledger(now, versions) {
     reads: [{ object: bad, resourceVersion: HOSTILE }, { list: bad, objects: 1 }],
     writes: [{ object: object('Shop', 'hostile'), verb: HOSTILE, subresource: HOSTILE, before: '1', after: '9050', result: 'changed', fields: [HOSTILE], fieldsOmitted: 1 }],
     flaps: [{ object: bad, field: HOSTILE, managers: [HOSTILE] }], next: { type: HOSTILE },
+    externalCalls: [{ system: HOSTILE, calls: HOSTILE, failures: HOSTILE, took: HOSTILE }],
   });
   return { shops, databases, burst: first.id };
 }

@@ -143,7 +143,7 @@ async function views(consoles, { scheme, shop, database, hostile, operators }) {
 
   await visit(`#/object/${shop.metadata.uid}/${operators.burst}`, '.entry');
   await page.waitForSelector('.reconcile');
-  await harmless(page, ['Causes', 'spec.template.spec.containers[name=web].image', 'held until the cache shows its own write']);
+  await harmless(page, ['Causes', 'spec.template.spec.containers[name=web].image', 'held until the cache shows its own write', 'payments', '1 failed']);
   await shot('2-timeline');
   await page.click('.side [data-tab="children"]');
   await page.waitForSelector('.child');
@@ -209,7 +209,7 @@ async function views(consoles, { scheme, shop, database, hostile, operators }) {
   for (const key of ['Home', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
   await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label') === 'Performance of Shop of shop-operator');
   await page.waitForTimeout(300);
-  await harmless(page, ['<img src=x onerror=', 'team-a/corner']);
+  await harmless(page, ['<img src=x onerror=', 'team-a/corner', 'External calls by system', 'payments']);
   await shot('5-performance-kind');
   await sums(page);
 

@@ -1,21 +1,15 @@
 //! Background tasks: watches, polls, retention, and the endpoint.
 
-use super::Shared;
+use super::{Shared, poll};
 use crate::access::Access;
 use crate::api::Report;
 use crate::collect::{Collection, Collector, watch};
 use crate::endpoint;
 use crate::meter::Subject;
-use crate::source::counters::{Counters, METRICS_PATH};
-use crate::source::ledger::{OVERLAP_SECONDS, RECONCILES_PATH, Reader, Reconciles, STATE_PATH, State, cache_samples};
 use crate::source::resource_metrics::{PATH, PodMetricsList, Sampler};
-use crate::store::{Sample, Store};
-use bytes::Bytes;
-use flyball::proxy::Proxies;
-use flyball::web::{Client, Trust};
+use crate::store::Store;
 use flyball::{Clock, Task, TaskContext};
-use flyball_core::time::{Timestamp, rfc3339};
-use http::{Request, StatusCode};
+use http::Request;
 use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::error::Error as StdError;
@@ -27,20 +21,15 @@ use tokio::time::{sleep, timeout};
 /// Interval of retention.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
 /// Timeout of a poll.
-const POLL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest response of an operator.
-const MAX_LEDGER_BYTES: usize = 32 << 20;
-/// Longest interval that one poll covers.
-const MAX_POLL_SECONDS: i64 = 3600;
-
-type BoxError = Box<dyn StdError + Send + Sync>;
+pub(super) const POLL_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Returns all tasks.
 pub(super) fn all(shared: &Arc<Shared>) -> Vec<Task> {
     let mut tasks = vec![collect(shared.clone()), prune(shared.clone())];
     if let Some(interval) = shared.settings.poll_interval {
         for url in shared.settings.operators.clone() {
-            tasks.push(poll_operator(shared.clone(), &url, interval));
+            tasks.push(poll::operator(shared.clone(), &url, interval));
         }
     }
     tasks.extend(shared.settings.address.map(|address| {
@@ -108,81 +97,6 @@ async fn poll_usage(cx: &TaskContext, store: &Store, collection: &Collection, in
             tracing::warn!(error = &**error, "no usage of pods from metrics.k8s.io: it counts as missing");
         }
         is_available = done.is_ok();
-    }
-}
-
-/// Polls the ledger of an operator, or its counters if it has none.
-fn poll_operator(shared: Arc<Shared>, address: &str, interval: Duration) -> Task {
-    let (name, url) = address.split_once('=').unwrap_or(("", address));
-    let mut poller = OperatorPoller {
-        name: if name.is_empty() { url.to_owned() } else { name.to_owned() },
-        url: url.trim_end_matches('/').to_owned(),
-        reader: Reader::default(),
-        counters: Counters::default(),
-    };
-    Task::new(format!("poll of operator {}", poller.name), move |cx| async move {
-        let client = Client::new(Trust::System, Proxies::from_env())?;
-        let store = shared.store()?;
-        let (mut last, mut is_available) = (cx.now().as_second(), true);
-        loop {
-            tokio::select! { biased; () = cx.stopped() => return Ok(()), () = sleep(interval) => {} }
-            let now = cx.now().as_second();
-            if now <= last {
-                continue;
-            }
-            let samples = poller.poll(&client, last.max(now - MAX_POLL_SECONDS), now).await;
-            let stored = samples.and_then(|samples| Ok(store.import(&samples)?));
-            match stored {
-                Ok(_) => (last, is_available) = (now, true),
-                Err(error) if is_available => {
-                    tracing::warn!(error = &*error, operator = poller.name, "cannot meter an operator");
-                    is_available = false;
-                }
-                Err(_) => {}
-            }
-        }
-    })
-}
-
-/// The state of polls of one operator.
-struct OperatorPoller {
-    name: String,
-    url: String,
-    reader: Reader,
-    counters: Counters,
-}
-
-impl OperatorPoller {
-    async fn poll(&mut self, client: &Client, since: i64, now: i64) -> Result<Vec<Sample>, BoxError> {
-        let from = Timestamp::from_second(since - OVERLAP_SECONDS).map_or_else(|_| String::new(), rfc3339);
-        let path = format!("{}{RECONCILES_PATH}?limit=1000&since={from}", self.url);
-        let Some(page) = get(client, &path).await? else {
-            let text = get(client, &format!("{}{METRICS_PATH}", self.url))
-                .await?
-                .ok_or("it has neither ledger nor metrics")?;
-            return Ok(self.counters.samples(&self.name, &String::from_utf8_lossy(&text), since, now));
-        };
-        let page: Reconciles = serde_json::from_slice(&page)?;
-        let state = get(client, &format!("{}{STATE_PATH}", self.url)).await?.ok_or("it has no state")?;
-        let state: State = serde_json::from_slice(&state)?;
-        if page.omitted > 0 {
-            let omitted = page.omitted;
-            tracing::warn!(operator = self.name, omitted, "more reconciles than were read: reduce --poll-interval");
-        }
-        let mut samples = self.reader.samples(&page, since, now);
-        samples.extend(cache_samples(&state, since, now));
-        Ok(samples)
-    }
-}
-
-/// Returns the body of a page, none if there is no such page.
-async fn get(client: &Client, url: &str) -> Result<Option<Bytes>, BoxError> {
-    let request = Request::get(url).body(Bytes::new())?;
-    let response = timeout(POLL_TIMEOUT, client.fetch(request, MAX_LEDGER_BYTES)).await??;
-    match response.status() {
-        StatusCode::NOT_FOUND => Ok(None),
-        status if status.is_success() => Ok(Some(response.into_body())),
-        status => Err(format!("the operator responds with status {status}").into()),
     }
 }
 

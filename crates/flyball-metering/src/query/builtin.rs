@@ -5,23 +5,28 @@
 
 mod joins;
 
-use super::{Column, Definition, InputDefinition, InputKind};
+use super::{Column, Definition, InputDefinition, InputKind, totals};
 use joins::{JOINS, Join};
 
 /// A query that adds up columns of a source by keys.
 struct Sums {
     name: &'static str,
     keys: &'static [&'static str],
-    /// Column of the result, and expression over the source, or meter.
-    sums: &'static [(&'static str, &'static str)],
-    /// True if the source has a row for each meter, whose amounts become columns.
-    is_by_meter: bool,
+    amounts: Amounts,
     /// Column of the result, and expression over the sums.
     derived: &'static [(&'static str, &'static str)],
     source: (&'static str, &'static str),
     /// Condition on rows of the source.
     filter: &'static str,
     report: &'static str,
+}
+
+/// The amounts that a query adds up.
+enum Amounts {
+    /// Columns of the result, with expressions over the source.
+    Expressions(&'static [(&'static str, &'static str)]),
+    /// Columns of the result, with meters of a source that has a row for each of them.
+    Meters(&'static [(&'static str, &'static str)]),
 }
 
 /// Length of the period in seconds.
@@ -33,8 +38,7 @@ macro_rules! sums {
         Sums {
             name: $name,
             keys: &[$($key),*],
-            sums: &[$($sum),*],
-            is_by_meter: false,
+            amounts: Amounts::Expressions(&[$($sum),*]),
             derived: &[$($derived),*],
             source: ($input, $source),
             filter: concat!("" $(, $filter)?),
@@ -46,26 +50,13 @@ macro_rules! sums {
 const POD: &[&str] = &["pod", "namespace", "node"];
 const OWNER: &[&str] = &["owner_group", "owner_kind", "owner_namespace", "owner_name"];
 
-/// The amounts of everything that is attributed to owners, by meter.
-const METERS: &[(&str, &str)] = &[
-    ("pod_seconds", "pod-seconds"),
-    ("pod_request_cpu_core_microseconds", "cpu-request"),
-    ("pod_usage_cpu_core_microseconds", "cpu-usage"),
-    ("pod_request_memory_byte_seconds", "memory-request"),
-    ("pod_usage_memory_byte_seconds", "memory-usage"),
-    ("volume_request_storage_byte_seconds", "storage-request"),
-    ("volume_usage_storage_byte_seconds", "storage-usage"),
-    ("api_calls", "api-calls"),
-    ("reconciles", "reconciles"),
-    ("reconcile_microseconds", "reconcile-microseconds"),
-    ("external_calls", "external-calls"),
-    ("external_call_microseconds", "external-call-microseconds"),
-];
-const METERS_DERIVED: &[(&str, &str)] = &[
+/// Columns that are derived from those of the totals of consumers.
+const TOTALS_DERIVED: &[(&str, &str)] = &[
     ("pod_request_cpu_core_seconds", "pod_request_cpu_core_microseconds / 1e6"),
     ("pod_usage_cpu_core_seconds", "pod_usage_cpu_core_microseconds / 1e6"),
 ];
-const METER_SOURCE: (&str, &str) = ("MeterRawDataSourceName", "meter-raw");
+const TOTALS: Amounts = Amounts::Expressions(&totals::AMOUNTS);
+const TOTALS_SOURCE: (&str, &str) = ("ConsumerRawDataSourceName", totals::SOURCE);
 
 const PERFORMANCE: &[(&str, &str)] = &[
     ("api_calls", "api-calls"),
@@ -190,17 +181,17 @@ const SUMS: &[Sums] = &[
         sum [("volume_request_storage_byte_seconds", "volume_request_storage_byte_seconds")] derive []
         from "PersistentvolumeclaimRequestRawDataSourceName" "persistentvolumeclaim-request-raw"
         report "ClusterPersistentvolumeclaimRequestReportName"),
-    Sums { keys: OWNER, sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: OWNER, amounts: TOTALS, derived: TOTALS_DERIVED, source: TOTALS_SOURCE,
         ..sums!("custom-resource-usage" by [] sum [] derive [] from "" "" report "CustomResourceUsageReportName") },
-    Sums { keys: &["owner_group", "owner_kind"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["owner_group", "owner_kind"], amounts: TOTALS, derived: TOTALS_DERIVED, source: TOTALS_SOURCE,
         ..sums!("kind-usage" by [] sum [] derive [] from "" "" report "KindUsageReportName") },
-    Sums { keys: &["operator"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["operator"], amounts: TOTALS, derived: TOTALS_DERIVED, source: TOTALS_SOURCE,
         ..sums!("operator-usage" by [] sum [] derive [] from "" "" report "OperatorUsageReportName") },
-    Sums { keys: &["tenant"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["tenant"], amounts: TOTALS, derived: TOTALS_DERIVED, source: TOTALS_SOURCE,
         ..sums!("tenant-usage" by [] sum [] derive [] from "" "" report "TenantUsageReportName") },
-    Sums { keys: &["namespace"], sums: METERS, is_by_meter: true, derived: METERS_DERIVED, source: METER_SOURCE,
+    Sums { keys: &["namespace"], amounts: TOTALS, derived: TOTALS_DERIVED, source: TOTALS_SOURCE,
         ..sums!("namespace-usage" by [] sum [] derive [] from "" "" report "NamespaceUsageReportName") },
-    Sums { keys: &["operator", "owner_group", "owner_kind"], sums: PERFORMANCE, is_by_meter: true, derived: PERFORMANCE_DERIVED,
+    Sums { keys: &["operator", "owner_group", "owner_kind"], amounts: Amounts::Meters(PERFORMANCE), derived: PERFORMANCE_DERIVED,
         ..sums!("operator-performance" by [] sum [] derive [] from "OperatorRawDataSourceName" "operator-raw"
             where "meter <> 'cache-byte-seconds'" report "OperatorPerformanceReportName") },
     sums!("operator-memory" by ["operator", "detail"]
@@ -226,44 +217,40 @@ pub fn builtin(name: &str) -> Option<Definition> {
 
 impl Sums {
     fn definition(&self) -> Definition {
-        let names = self.sums.iter().chain(self.derived).map(|(name, _)| *name);
         let (input, source) = self.source;
+        let filter = if self.filter.is_empty() { String::new() } else { format!(" WHERE {}", self.filter) };
+        let keys = self.keys.join(", ");
+        let (rows, sums, expression): (_, _, fn(&str) -> String) = match self.amounts {
+            Amounts::Expressions(sums) => (format!("\"{input}\"{filter}"), sums, str::to_owned),
+            // The rows of one meter are added up first, since each row costs a call per column.
+            Amounts::Meters(sums) => (
+                format!(
+                    "(SELECT {keys}, meter, exact_sum(amount) AS amount FROM \"{input}\"{filter} GROUP BY {keys}, meter)"
+                ),
+                sums,
+                |meter| format!("CASE meter WHEN '{meter}' THEN amount END"),
+            ),
+        };
+        let names = sums.iter().chain(self.derived).map(|(name, _)| *name);
+        let of_report: Vec<_> = sums.iter().map(|(name, _)| (*name, (*name).to_owned())).collect();
+        let sums: Vec<_> = sums.iter().map(|(name, amount)| (*name, expression(amount))).collect();
         Definition {
             name: self.name.to_owned(),
             columns: columns(self.keys.iter().copied().chain(names)),
             inputs: inputs([(self.report, InputKind::Report, ""), (input, InputKind::DataSource, source)]),
-            sql: self.sql(&self.rows(input), |(_, expression)| match self.is_by_meter {
-                true => format!("CASE meter WHEN '{expression}' THEN amount END"),
-                false => (*expression).to_owned(),
-            }),
-            rollup: Some((
-                self.report.to_owned(),
-                self.sql(&format!("\"{}\"", self.report), |(name, _)| (*name).into()),
-            )),
+            sql: self.sql(&rows, &sums),
+            rollup: Some((self.report.to_owned(), self.sql(&format!("\"{}\"", self.report), &of_report))),
         }
     }
 
-    /// Returns the rows of the source. Those of one meter are added up first, since each row costs a call per column.
-    fn rows(&self, source: &str) -> String {
-        let filter = if self.filter.is_empty() { String::new() } else { format!(" WHERE {}", self.filter) };
-        match self.is_by_meter {
-            true => {
-                let keys = self.keys.join(", ");
-                format!(
-                    "(SELECT {keys}, meter, exact_sum(amount) AS amount FROM \"{source}\"{filter} GROUP BY {keys}, meter)"
-                )
-            }
-            false => format!("\"{source}\"{filter}"),
-        }
-    }
-
-    fn sql(&self, rows: &str, read: impl Fn(&(&'static str, &'static str)) -> String) -> String {
+    /// Returns the SQL that adds up expressions over rows, each with the name of its column.
+    fn sql(&self, rows: &str, sums: &[(&str, String)]) -> String {
         let keys = self.keys.join(", ");
         let (grouped, ordered) = match self.keys.is_empty() {
             true => (String::new(), String::new()),
             false => (format!("GROUP BY {keys}"), format!("ORDER BY {keys}")),
         };
-        let sums = self.sums.iter().map(|sum| format!("exact_sum({}) AS {}", read(sum), sum.0));
+        let sums = sums.iter().map(|(name, expression)| format!("exact_sum({expression}) AS {name}"));
         let inner: Vec<String> = self.keys.iter().map(ToString::to_string).chain(sums).collect();
         let derived = self.derived.iter();
         let derived = derived.map(|(name, expression)| format!("{} AS {name}", expression.replace("$LENGTH", LENGTH)));

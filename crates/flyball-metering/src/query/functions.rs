@@ -162,7 +162,7 @@ pub(super) fn register(
 
 /// A whole number of any size: an integer if it fits, else its digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Exact(i128);
+pub(super) struct Exact(pub(super) i128);
 
 impl ToSql for Exact {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
@@ -187,7 +187,8 @@ fn exact(context: &Context<'_>, at: usize) -> Result<Option<i128>> {
     }
 }
 
-fn overflow() -> Error {
+/// Returns the error of a sum that is too large.
+pub(super) fn sum_overflow() -> Error {
     Error::UserFunctionError(SUM_OVERFLOW.into())
 }
 
@@ -201,7 +202,7 @@ impl Aggregate<Option<i128>, Option<Exact>> for ExactSum {
 
     fn step(&self, context: &mut Context<'_>, sum: &mut Option<i128>) -> Result<()> {
         if let Some(number) = exact(context, 0)? {
-            *sum = Some(sum.unwrap_or(0).checked_add(number).ok_or_else(overflow)?);
+            *sum = Some(sum.unwrap_or(0).checked_add(number).ok_or_else(sum_overflow)?);
         }
         Ok(())
     }
@@ -221,8 +222,8 @@ impl Aggregate<Option<i128>, Option<Exact>> for Integral {
 
     fn step(&self, context: &mut Context<'_>, sum: &mut Option<i128>) -> Result<()> {
         if let (Some(value), Some(seconds)) = (exact(context, 0)?, exact(context, 1)?) {
-            let product = value.checked_mul(seconds).ok_or_else(overflow)?;
-            *sum = Some(sum.unwrap_or(0).checked_add(product).ok_or_else(overflow)?);
+            let product = value.checked_mul(seconds).ok_or_else(sum_overflow)?;
+            *sum = Some(sum.unwrap_or(0).checked_add(product).ok_or_else(sum_overflow)?);
         }
         Ok(())
     }

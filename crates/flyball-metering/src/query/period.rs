@@ -27,16 +27,28 @@ pub(super) struct Period {
 impl Period {
     /// Returns a query for series, amount and seconds of a gauge.
     pub(super) fn gauge(&self, meter: Meter) -> String {
+        let parts = self.gauge_parts(meter);
+        format!(
+            "SELECT series, integral(value, seconds) AS amount, sum(seconds) AS seconds FROM ({parts}) GROUP BY series"
+        )
+    }
+
+    /// Returns a query for series, value and seconds of the intervals of a gauge.
+    pub(super) fn gauge_parts(&self, meter: Meter) -> String {
         let (since, until) = (self.since, self.until.min(self.state_until).max(self.since));
         let (meter, open) = (meter.id(), OPEN);
-        // The two branches have separate searches: open intervals, and closed ones that end in or after the period.
         format!(
-            "SELECT series, integral(value, min(until, {until}) - max(since, {since})) AS amount,
-                    sum(min(until, {until}) - max(since, {since})) AS seconds
-             FROM flyball_gauge
-             WHERE meter = {meter} AND until > {since} AND until <= {open} AND since < {until}
-             GROUP BY series"
+            "SELECT series, value, min(until, {until}) - max(since, {since}) AS seconds FROM flyball_gauge
+             WHERE meter = {meter} AND until > {since} AND until <= {open} AND since < {until}"
         )
+    }
+
+    /// Returns a query for series, value and factor of a meter: their products add up to the amount.
+    pub(super) fn rows(&self, meter: Meter) -> String {
+        match meter.is_gauge() {
+            true => format!("SELECT series, value, seconds AS factor FROM ({})", self.gauge_parts(meter)),
+            false => format!("SELECT series, amount AS value, 1 AS factor FROM ({})", self.usage_parts(meter)),
+        }
     }
 
     /// Returns a query for series, amount and seconds of usage.

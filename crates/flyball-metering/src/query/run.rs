@@ -37,7 +37,7 @@ pub fn run(store: &Store, request: &Request<'_>) -> Result<Results, Error> {
 /// If the query is rejected, exceeds a limit, or the store fails.
 pub fn run_within(store: &Store, request: &Request<'_>, limits: Limits) -> Result<Results, Error> {
     let query = request.query;
-    prepared(store, request, limits, |statement, order, inputs, budget| {
+    prepared(store, request, limits, true, |statement, order, inputs, budget| {
         let failed = |source| explain(&query.name, source, budget);
         for at in 1..=statement.parameter_count() {
             let name = parameter(statement, at).unwrap_or_default();
@@ -56,7 +56,7 @@ pub fn run_within(store: &Store, request: &Request<'_>, limits: Limits) -> Resul
 ///
 /// If the query is rejected, exceeds a limit, or the store fails.
 pub fn check(store: &Store, request: &Request<'_>, limits: Limits) -> Result<(), Error> {
-    prepared(store, request, limits, |statement, _, inputs, _| {
+    prepared(store, request, limits, false, |statement, _, inputs, _| {
         let mut names = (1..=statement.parameter_count()).map(|at| parameter(statement, at).unwrap_or_default());
         let unknown = names.find(|name| !inputs.lock().contains_key(name));
         match unknown {
@@ -67,10 +67,12 @@ pub fn check(store: &Store, request: &Request<'_>, limits: Limits) -> Result<(),
 }
 
 /// Prepares a query on a connection of its own, and uses the statement, with the positions of the declared columns.
+/// Without `reads_data`, the query may not run.
 fn prepared<T>(
     store: &Store,
     request: &Request<'_>,
     limits: Limits,
+    reads_data: bool,
     use_statement: impl FnOnce(&mut Statement<'_>, &[usize], &SharedInputs, &Budget) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let query = request.query;
@@ -97,9 +99,18 @@ fn prepared<T>(
     sandbox::restrict(&mut connection).map_err(failed)?;
     // Before the first text of a user: queries that read others take long to prepare.
     budget.attach(&mut connection).map_err(failed)?;
-    let targets = BTreeMap::new();
-    let mut tables =
-        Tables { store, request, connection: &mut connection, targets, sizes, inputs: inputs.clone(), budget: &budget };
+    let mut tables = Tables {
+        store,
+        request,
+        connection: &mut connection,
+        targets: BTreeMap::new(),
+        sizes,
+        inputs: inputs.clone(),
+        budget: &budget,
+        period: &period,
+        reads_data,
+        has_totals: false,
+    };
     tables.define(query, 0)?;
     let sql = selected_sql(query, request.inputs);
     tables.check(query, sql)?;

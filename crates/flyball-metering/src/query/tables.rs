@@ -3,9 +3,10 @@
 use super::budget::Budget;
 use super::functions::{SharedInputs, Value};
 use super::growth::{self, Size, Sizes};
+use super::period::Period;
 use super::request::{Request, Source, selected_sql, unprepared};
 use super::sandbox::{self, check_text};
-use super::{Definition, Error, InputDefinition, InputKind, MAX_DEPTH, builtin, views};
+use super::{Definition, Error, InputDefinition, InputKind, MAX_DEPTH, builtin, totals, views};
 use crate::store::Store;
 use flyball_core::time::parse_rfc3339;
 use rusqlite::Connection;
@@ -22,6 +23,11 @@ pub(super) struct Tables<'t> {
     pub(super) sizes: Sizes,
     pub(super) inputs: SharedInputs,
     pub(super) budget: &'t Budget,
+    pub(super) period: &'t Period,
+    /// False if the query is only checked.
+    pub(super) reads_data: bool,
+    /// True if the source of totals exists.
+    pub(super) has_totals: bool,
 }
 
 impl Tables<'_> {
@@ -103,11 +109,30 @@ impl Tables<'_> {
             }
             Some(Source::View(query)) => self.define_query(input, &query, depth),
             None => {
+                if name.eq_ignore_ascii_case(totals::SOURCE) {
+                    self.define_totals()?;
+                }
                 let select = format!("SELECT * FROM \"{name}\"");
                 self.sizes.insert(input.to_ascii_lowercase(), growth::size(&select, &self.sizes));
                 self.create(input, &format!("source {name}"), &select)
             }
         }
+    }
+
+    /// Creates the source of totals, if it does not exist.
+    fn define_totals(&mut self) -> Result<(), Error> {
+        if self.has_totals {
+            return Ok(());
+        }
+        let failed = |source| unprepared(&self.request.query.name, source, self.budget);
+        sandbox::open(self.connection).map_err(failed)?;
+        let created = totals::create(self.connection).and_then(|()| match self.reads_data {
+            true => totals::fill(self.connection, self.period, self.request.is_scoped),
+            false => Ok(()),
+        });
+        sandbox::restrict(self.connection).map_err(failed)?;
+        self.has_totals = true;
+        created.map_err(failed)
     }
 
     fn define_query(&mut self, input: &str, query: &Definition, depth: usize) -> Result<(), Error> {

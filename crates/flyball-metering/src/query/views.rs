@@ -11,18 +11,14 @@ use crate::meter::{Meter, Subject};
 use crate::store::TABLE_PREFIX;
 use rusqlite::{Connection, Result};
 
-/// Columns of the owner of a series.
-const OWNER: &str = "coalesce(o.api_group, '') AS owner_group, coalesce(o.kind, '') AS owner_kind,
+/// Columns of a consumer and its owner.
+pub(super) const CONSUMER: &str = "coalesce(o.api_group, '') AS owner_group, coalesce(o.kind, '') AS owner_kind,
     coalesce(o.namespace, '') AS owner_namespace, coalesce(o.name, '') AS owner_name, coalesce(o.uid, '') AS owner_uid,
-    s.operator, s.tenant";
+    c.operator AS operator, c.tenant AS tenant";
 
 /// Creates the views in the temporary schema of a connection, and returns their sizes.
 pub(super) fn create(connection: &Connection, period: &Period, is_scoped: bool) -> Result<Sizes> {
-    let scope = |condition: &str| match is_scoped {
-        true => format!("{condition} AND s.namespace = {SCOPE}()"),
-        false => condition.to_owned(),
-    };
-    let views = Views { period, scope: &scope };
+    let views = Views { period, is_scoped };
     let (mut sql, mut sizes) = (String::new(), Sizes::new());
     for (name, select) in views.all() {
         sizes.insert(name.clone(), Size::of_view(&select, is_scoped));
@@ -32,6 +28,14 @@ pub(super) fn create(connection: &Connection, period: &Period, is_scoped: bool) 
     connection.execute_batch(&sql).map(|()| sizes)
 }
 
+/// Adds the condition of a report that is limited to a namespace to one on series.
+pub(super) fn scoped(condition: &str, is_scoped: bool) -> String {
+    match is_scoped {
+        true => format!("{condition} AND s.namespace = {SCOPE}()"),
+        false => condition.to_owned(),
+    }
+}
+
 /// Separates a select from the expressions of those who read it. Users cannot use the name, since it has the prefix.
 pub(super) fn fenced(select: &str) -> String {
     format!("WITH {TABLE_PREFIX}rows AS MATERIALIZED ({select}) SELECT * FROM {TABLE_PREFIX}rows")
@@ -39,7 +43,7 @@ pub(super) fn fenced(select: &str) -> String {
 
 struct Views<'v> {
     period: &'v Period,
-    scope: &'v dyn Fn(&str) -> String,
+    is_scoped: bool,
 }
 
 impl Views<'_> {
@@ -76,10 +80,11 @@ impl Views<'_> {
 
     /// Wraps a query for series and amount with the attributes of a subject.
     fn series(&self, amounts: &str, subject: Subject, columns: &str) -> String {
-        let condition = (self.scope)(&format!("s.subject = {}", subject.id()));
+        let condition = scoped(&format!("s.subject = {}", subject.id()), self.is_scoped);
         format!(
-            "SELECT {columns}, v.seconds AS seconds, s.uid AS uid, {OWNER}
-             FROM ({amounts}) v JOIN flyball_series s ON s.id = v.series LEFT JOIN flyball_owner o ON o.id = s.owner
+            "SELECT {columns}, v.seconds AS seconds, s.uid AS uid, {CONSUMER}
+             FROM ({amounts}) v JOIN flyball_series s ON s.id = v.series
+             LEFT JOIN flyball_consumer c ON c.id = s.consumer LEFT JOIN flyball_owner o ON o.id = c.owner
              WHERE {condition}"
         )
     }
@@ -91,7 +96,8 @@ impl Views<'_> {
 
     /// Usage of pods, with the time in which a pod existed without a sample.
     fn pod_usage(&self, meter: Meter, amount: &str) -> String {
-        let (usage, presence) = (self.period.usage(meter), self.period.gauge(Meter::PodPresence));
+        let (usage, presence) = (self.period.usage_parts(meter), self.period.gauge_parts(Meter::PodPresence));
+        // The parts are added up once, since SQLite sorts the rows of all pods for it.
         let amounts = format!(
             "SELECT series, exact_sum(amount) AS amount, sum(seconds) AS seconds, sum(present) AS present FROM (
                SELECT series, amount, seconds, 0 AS present FROM ({usage}) UNION ALL
@@ -150,7 +156,7 @@ impl Views<'_> {
     /// Series of Prometheus queries, by bucket.
     fn values(&self) -> String {
         let parts = self.period.usage_parts(Meter::Value);
-        let condition = (self.scope)(&format!("s.subject = {}", Subject::Labels.id()));
+        let condition = scoped(&format!("s.subject = {}", Subject::Labels.id()), self.is_scoped);
         format!(
             "SELECT s.name AS datasource, s.namespace AS namespace, s.detail AS labels, v.bucket AS \"timestamp\",
                     v.length AS length, v.seconds AS timeprecision, v.amount AS amount_microseconds,

@@ -99,13 +99,14 @@ impl Store {
     }
 }
 
-/// Removes the series and owners that nothing refers to.
+/// Removes the series, consumers and owners that nothing refers to.
 fn remove_unused(transaction: &Transaction<'_>, now: i64) -> rusqlite::Result<()> {
     let series = "DELETE FROM flyball_series WHERE id NOT IN (SELECT series FROM flyball_gauge)
                   AND id NOT IN (SELECT series FROM flyball_complete)";
     transaction.execute(series, [])?;
+    transaction.execute("DELETE FROM flyball_consumer WHERE id NOT IN (SELECT consumer FROM flyball_series)", [])?;
     let owners = "DELETE FROM flyball_owner WHERE id NOT IN
-                  (SELECT owner FROM flyball_series WHERE owner IS NOT NULL)";
+                  (SELECT owner FROM flyball_consumer WHERE owner IS NOT NULL)";
     transaction.execute(owners, [])?;
     let set = "INSERT OR REPLACE INTO flyball_progress VALUES (?1, ?2)";
     transaction.execute(set, params![SERIES_PRUNED, now]).map(drop)

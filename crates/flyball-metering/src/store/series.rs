@@ -2,7 +2,7 @@
 
 use super::{Caches, Result, Store};
 use crate::meter::{Meter, Subject};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 use std::collections::HashMap;
 
 /// Identifies a series.
@@ -116,49 +116,26 @@ pub(super) fn series_id(
     if let Some(id) = caches.series.get(series) {
         return Ok(*id);
     }
-    let owner = series.owner.as_ref().map(|owner| owner_id(transaction, caches, owner)).transpose()?;
-    let known = transaction
-        .prepare_cached(
-            "SELECT id FROM flyball_series WHERE uid = ?1 AND subject = ?2 AND namespace = ?3 AND name = ?4
-             AND node = ?5 AND detail = ?6 AND operator = ?7 AND tenant = ?8 AND owner IS ?9",
-        )?
-        .query_row(
-            params![
-                series.uid,
-                series.subject.id(),
-                series.namespace,
-                series.name,
-                series.node,
-                series.detail,
-                series.operator,
-                series.tenant,
-                owner
-            ],
-            |row| row.get(0),
-        )
-        .optional()?;
-    let id = match known {
-        Some(id) => id,
-        None => {
-            let insert =
-                "INSERT INTO flyball_series (subject, uid, namespace, name, node, detail, operator, tenant, owner)
-                          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-            transaction.prepare_cached(insert)?.execute(params![
-                series.subject.id(),
-                series.uid,
-                series.namespace,
-                series.name,
-                series.node,
-                series.detail,
-                series.operator,
-                series.tenant,
-                owner
-            ])?;
-            transaction.last_insert_rowid()
-        }
-    };
+    let consumer = consumer_id(transaction, caches, series)?;
+    let (subject, Series { uid, namespace, name, node, detail, .. }) = (series.subject.id(), series);
+    let values = params![subject, uid, namespace, name, node, detail, consumer];
+    let query = "SELECT id FROM flyball_series WHERE subject = ?1 AND uid = ?2 AND namespace = ?3 AND name = ?4
+                 AND node = ?5 AND detail = ?6 AND consumer = ?7";
+    let insert = "INSERT INTO flyball_series (subject, uid, namespace, name, node, detail, consumer)
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let id = find_or_insert(transaction, query, insert, values)?;
     caches.series.insert(series.clone(), SeriesId(id));
     Ok(SeriesId(id))
+}
+
+/// Returns the number of the consumer to which the amounts of a series are attributed.
+fn consumer_id(transaction: &Transaction<'_>, caches: &mut Caches<'_>, series: &Series) -> rusqlite::Result<i64> {
+    let owner = series.owner.as_ref().map(|owner| owner_id(transaction, caches, owner)).transpose()?;
+    let values = params![owner, series.namespace, series.operator, series.tenant];
+    let query = "SELECT id FROM flyball_consumer
+                 WHERE owner IS ?1 AND namespace = ?2 AND operator = ?3 AND tenant = ?4";
+    let insert = "INSERT INTO flyball_consumer (owner, namespace, operator, tenant) VALUES (?1, ?2, ?3, ?4)";
+    find_or_insert(transaction, query, insert, values)
 }
 
 fn owner_id(transaction: &Transaction<'_>, caches: &mut Caches<'_>, owner: &OwnerRecord) -> rusqlite::Result<i64> {
@@ -168,23 +145,32 @@ fn owner_id(transaction: &Transaction<'_>, caches: &mut Caches<'_>, owner: &Owne
     let values = params![owner.group, owner.kind, owner.namespace, owner.name, owner.uid];
     let query = "SELECT id FROM flyball_owner
                  WHERE api_group = ?1 AND kind = ?2 AND namespace = ?3 AND name = ?4 AND uid = ?5";
-    let id = match transaction.prepare_cached(query)?.query_row(values, |row| row.get(0)).optional()? {
-        Some(id) => id,
-        None => {
-            let insert =
-                "INSERT INTO flyball_owner (api_group, kind, namespace, name, uid) VALUES (?1, ?2, ?3, ?4, ?5)";
-            transaction.prepare_cached(insert)?.execute(values)?;
-            transaction.last_insert_rowid()
-        }
-    };
+    let insert = "INSERT INTO flyball_owner (api_group, kind, namespace, name, uid) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let id = find_or_insert(transaction, query, insert, values)?;
     caches.owners.insert(owner.clone(), id);
     Ok(id)
 }
 
+/// Returns the number of the row with these values, which is inserted if it is new.
+fn find_or_insert(
+    transaction: &Transaction<'_>,
+    query: &str,
+    insert: &str,
+    values: &[&dyn ToSql],
+) -> rusqlite::Result<i64> {
+    let known = transaction.prepare_cached(query)?.query_row(values, |row| row.get(0)).optional()?;
+    if let Some(id) = known {
+        return Ok(id);
+    }
+    transaction.prepare_cached(insert)?.execute(values)?;
+    Ok(transaction.last_insert_rowid())
+}
+
 pub(super) fn read_series(connection: &Connection, id: SeriesId) -> rusqlite::Result<Option<Series>> {
-    let query = "SELECT s.subject, s.uid, s.namespace, s.name, s.node, s.detail, s.operator, s.tenant,
+    let query = "SELECT s.subject, s.uid, s.namespace, s.name, s.node, s.detail, c.operator, c.tenant,
                         o.api_group, o.kind, o.namespace, o.name, o.uid
-                 FROM flyball_series s LEFT JOIN flyball_owner o ON o.id = s.owner WHERE s.id = ?1";
+                 FROM flyball_series s JOIN flyball_consumer c ON c.id = s.consumer
+                 LEFT JOIN flyball_owner o ON o.id = c.owner WHERE s.id = ?1";
     let read = |row: &rusqlite::Row<'_>| {
         let kind: Option<String> = row.get(9)?;
         let owner = match kind {

@@ -54,10 +54,12 @@ fn within(store: &Store, sql: &str, limits: Limits) -> Result<Results, Error> {
 fn expressions_are_not_evaluated_for_rows_of_other_namespaces() {
     let directory = Directory::new();
     let store = store(&directory);
+    let inputs = [("Query", "pod-cpu-request"), ("Consumers", "consumer-raw")];
     for (source, amount) in [
         ("\"pod-cpu-request-raw\"", "pod_request_cpu_core_microseconds"),
         ("\"pod-cpu-usage-raw\"", "pod_usage_cpu_core_microseconds"),
         ("\"meter-raw\"", "amount"),
+        ("Consumers", "pod_request_cpu_core_microseconds"),
         ("Query", "pod_request_cpu_core_microseconds"),
     ] {
         for condition in [
@@ -65,19 +67,22 @@ fn expressions_are_not_evaluated_for_rows_of_other_namespaces() {
             format!("CASE WHEN {amount} > 1000000 THEN {OVERFLOW} END IS NULL"),
             format!("uid >= '' AND CASE WHEN {amount} > 1000000 THEN {OVERFLOW} END IS NULL"),
         ] {
-            let condition = if source == "Query" { condition.replace("uid", "pod") } else { condition };
+            let text = match source {
+                "Query" => "pod",
+                "Consumers" => "tenant",
+                _ => "uid",
+            };
+            let condition = condition.replace("uid", text);
             for sql in [
                 format!("SELECT {amount} AS x FROM {source} WHERE {condition}"),
                 format!("SELECT a.{amount} AS x FROM {source} a LEFT JOIN {source} b ON {condition}")
-                    .replace("ON uid", "ON b.uid")
-                    .replace("ON pod", "ON b.pod")
+                    .replace(&format!("ON {text}"), &format!("ON b.{text}"))
                     .replace(&format!("CASE {amount}"), &format!("CASE b.{amount}"))
                     .replace(&format!("WHEN {amount}"), &format!("WHEN b.{amount}")),
                 format!("SELECT count(*) AS x FROM {source} GROUP BY {amount} HAVING {condition}")
-                    .replace("uid >= ''", "max(namespace) >= ''")
-                    .replace("pod >= ''", "max(namespace) >= ''"),
+                    .replace(&format!("{text} >= ''"), "max(namespace) >= ''"),
             ] {
-                let results = run_sql(&store, &sql, &[("Query", "pod-cpu-request")], true);
+                let results = run_sql(&store, &sql, &inputs, true);
                 assert!(results.is_ok(), "{sql}: {results:?}");
                 assert!(!format!("{results:?}").contains(&SECRET.to_string()), "{sql}: {results:?}");
             }

@@ -104,6 +104,10 @@ fn store_of_version_1_is_upgraded() {
     let old = rusqlite::Connection::open(&file).unwrap();
     old.execute_batch(
         "ALTER TABLE flyball_period DROP COLUMN bytes; ALTER TABLE flyball_report DROP COLUMN bytes;
+         DROP TABLE flyball_consumer; ALTER TABLE flyball_series DROP COLUMN consumer;
+         ALTER TABLE flyball_series ADD COLUMN owner INTEGER;
+         ALTER TABLE flyball_series ADD COLUMN operator TEXT NOT NULL DEFAULT '';
+         ALTER TABLE flyball_series ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
          PRAGMA user_version = 1;",
     )
     .unwrap();

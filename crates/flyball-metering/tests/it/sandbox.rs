@@ -31,6 +31,7 @@ pub(crate) fn query(sql: &str) -> Definition {
         inputs: vec![
             input("Name", InputKind::Text),
             input("Query", InputKind::Query),
+            input("Consumers", InputKind::DataSource),
             input("ReportingStart", InputKind::Time),
         ],
         sql: sql.into(),

@@ -186,6 +186,16 @@ proptest! {
                 let found = found.get(&vec![format!("pod-{pod}")]).copied().unwrap_or_default();
                 prop_assert_eq!(found, expected[at], "{} of pod-{}", query, pod);
             }
+            let mut owned: BTreeMap<Vec<String>, i128> = BTreeMap::new();
+            for (pod, amounts) in pods.iter().zip(&expected) {
+                let owner = pod.owner.map(|owner| [format!("ns-{}", pod.namespace), format!("cr-{owner}")]);
+                *owned.entry(owner.unwrap_or_default().to_vec()).or_default() += amounts[at];
+            }
+            let found = report(&store, "custom-resource-usage", since, until);
+            for (owner, amount) in column(&found, &["owner_namespace", "owner_name"], amount) {
+                prop_assert_eq!(owned.remove(&owner).unwrap_or_default(), amount, "{} of {:?}", query, owner);
+            }
+            prop_assert!(owned.values().all(|amount| *amount == 0), "{} of {:?}", query, owned);
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Path of a field.
-type Path = Box<[Segment]>;
+type Path = Arc<[Segment]>;
 
 /// Limit of managers in the text of an event.
 const MAX_MANAGERS: usize = 4;

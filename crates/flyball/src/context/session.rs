@@ -9,7 +9,7 @@ use crate::client;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::kind::{Kind, Type};
-use crate::ledger::{Accesses, ChangedFields, Ledger, Read, Target, Verb, WriteRecord};
+use crate::ledger::{Accesses, ChangedFields, Ledger, MAX_WRITES, Read, Target, Verb, WriteRecord};
 use crate::queue::{Effect, StaleReads, Write};
 use flyball_core::{ObjectKey, time::Timestamp};
 use futures_util::FutureExt;
@@ -487,20 +487,18 @@ impl ReconcileSession {
     pub(crate) fn end(&self) -> (Vec<Write>, Accesses) {
         let mut accesses = take(&mut *self.accesses.lock());
         let written: Vec<RecordedWrite> = take(&mut *self.written()).into_iter().flatten().collect();
-        for RecordedWrite { write, verb, fields, .. } in &written {
-            let Some((verb, subresource)) = verb.filter(|_| self.ledger.is_enabled()) else { continue };
-            let Write { store, object, before, effect } = write;
-            accesses.write(|| WriteRecord {
-                store: *store,
-                object: object.clone(),
-                verb,
-                subresource,
-                before: *before,
-                effect: effect.clone(),
-                fields: fields.clone(),
-            });
+        if self.ledger.is_enabled() {
+            accesses.writes.reserve_exact(written.len().min(MAX_WRITES));
         }
-        (written.into_iter().map(|written| written.write).collect(), accesses)
+        let recorded = |RecordedWrite { write, verb, fields, .. }: RecordedWrite| {
+            if let Some((verb, subresource)) = verb.filter(|_| self.ledger.is_enabled()) {
+                let Write { store, object, before, effect } = write.clone();
+                accesses.write(|| WriteRecord { store, object, verb, subresource, before, effect, fields });
+            }
+            write
+        };
+        let writes = written.into_iter().map(recorded).collect();
+        (writes, accesses)
     }
 
     /// Records a read of objects of a kind for the ledger.

@@ -3,13 +3,14 @@
 //! Two stored states of an object are compared as JSON text: the API server encodes both, so equal values have equal
 //! text, and unchanged members are skipped without decoding.
 
-use flyball_core::json::{MalformedJson, RawJson};
+use flyball_core::json::{MalformedJson, NamedMembers, RawJson};
 use flyball_core::metadata::REVISION_FIELDS;
 use foldhash::fast::FixedState;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 /// Limit of fields that are kept for a write; further ones are counted.
 pub(crate) const MAX_FIELDS: usize = 8;
@@ -34,7 +35,8 @@ pub(crate) struct ChangedFields {
 /// A field with hashes of its values, 0 for an absent field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedField {
-    pub(crate) path: Box<[Segment]>,
+    /// Shared with the flap detector.
+    pub(crate) path: Arc<[Segment]>,
     pub(crate) before: u64,
     pub(crate) after: u64,
 }
@@ -132,17 +134,15 @@ struct Comparison {
     is_partial: bool,
 }
 
-type Members<'a> = Vec<(Cow<'a, str>, RawJson<'a>)>;
+type Member<'a> = (Cow<'a, str>, RawJson<'a>);
+type Members<'a> = Vec<Member<'a>>;
 
 impl Comparison {
     fn top(&mut self, before: RawJson<'_>, after: RawJson<'_>, subresource: &str) -> Result<(), MalformedJson> {
-        let is_status = subresource == "status";
-        let is_of_write = |name: &str| match name {
-            "apiVersion" | "kind" => false,
-            "status" => is_status,
-            _ => !is_status,
-        };
-        self.members(before, after, is_of_write)
+        if subresource == "status" {
+            return self.value(|| Segment::Field("status".into()), before.find("status")?, after.find("status")?);
+        }
+        self.members(before, after, |name| !matches!(name, "apiVersion" | "kind" | "status"))
     }
 
     fn members(
@@ -151,7 +151,20 @@ impl Comparison {
         after: RawJson<'_>,
         is_compared: impl Fn(&str) -> bool,
     ) -> Result<(), MalformedJson> {
-        for (name, [old, new]) in joined(members(before)?, members(after)?) {
+        let (mut before, mut after) = (before.members()?, after.members()?);
+        // Most objects have the same members in the same order. Only the rest is joined by name.
+        let differing = loop {
+            match (before.next()?, after.next()?) {
+                (Some((name, old)), Some((other, new))) if name == other => {
+                    if is_compared(&name) {
+                        self.value(|| Segment::Field(name.into()), Some(old), Some(new))?;
+                    }
+                }
+                (None, None) => return Ok(()),
+                differing => break differing,
+            }
+        };
+        for (name, [old, new]) in joined(rest(differing.0, before)?, rest(differing.1, after)?) {
             if is_compared(&name) {
                 self.value(|| Segment::Field(name.into()), old, new)?;
             }
@@ -218,7 +231,7 @@ impl Comparison {
     fn add(&mut self, before: Option<RawJson<'_>>, after: Option<RawJson<'_>>) {
         if self.found.known.len() < MAX_FIELDS {
             let hash = |value: Option<RawJson<'_>>| value.map_or(0, hash);
-            let path = self.path.clone().into_boxed_slice();
+            let path = self.path.as_slice().into();
             self.found.known.push(ChangedField { path, before: hash(before), after: hash(after) });
         } else {
             self.found.omitted = self.found.omitted.saturating_add(1);
@@ -226,10 +239,11 @@ impl Comparison {
     }
 }
 
-fn members(object: RawJson<'_>) -> Result<Members<'_>, MalformedJson> {
-    let (mut members, mut found) = (object.members()?, Vec::new());
-    while let Some((name, value)) = members.next()? {
-        found.push((name, value));
+/// Returns a member and those that follow it.
+fn rest<'a>(first: Option<Member<'a>>, mut members: NamedMembers<'a>) -> Result<Members<'a>, MalformedJson> {
+    let mut found: Members<'a> = first.into_iter().collect();
+    while let Some(member) = members.next()? {
+        found.push(member);
     }
     Ok(found)
 }

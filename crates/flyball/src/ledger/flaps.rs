@@ -8,6 +8,7 @@ use super::fields::{ChangedField, ChangedFields, Segment, path_text};
 use crate::cache::StoreId;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Limit of reconciled objects whose writes are compared; the oldest one is dropped.
 const MAX_OBJECTS: usize = 512;
@@ -77,7 +78,7 @@ struct Change {
 impl FlapDetector {
     /// Returns the paths of fields that were changed for the same spec, each with the hash of the value before: if the
     /// field has that value again, another writer has reverted the change.
-    pub(crate) fn reverted(&self, written: WrittenObject<'_>) -> Vec<(Box<[Segment]>, u64)> {
+    pub(crate) fn reverted(&self, written: WrittenObject<'_>) -> Vec<(Arc<[Segment]>, u64)> {
         let changes = self.objects.get(written.key).into_iter().flat_map(|track| &track.changes);
         let same = changes.filter(|change| change.is_of(written));
         same.map(|change| (change.field.path.clone(), change.field.before)).collect()
@@ -97,7 +98,7 @@ impl FlapDetector {
     }
 
     /// Records the fields that a write changed, and returns the paths of those that alternate.
-    pub(crate) fn record(&mut self, written: WrittenObject<'_>, fields: &ChangedFields) -> Vec<Box<[Segment]>> {
+    pub(crate) fn record(&mut self, written: WrittenObject<'_>, fields: &ChangedFields) -> Vec<Arc<[Segment]>> {
         if fields.known.is_empty() {
             return Vec::new();
         }

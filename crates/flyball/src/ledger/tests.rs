@@ -95,6 +95,15 @@ fn changes(before: &Value, after: &Value, subresource: &str, is_partial: bool) -
 }
 
 #[test]
+fn order_of_members_is_no_change() {
+    let before = r#"{"a":{"x":1},"spec":{"a":1,"b":2,"c":3,"d":4},"z":1}"#;
+    let after = r#"{"spec":{"a":1,"c":3,"b":5,"e":6},"a":{"x":1},"z":1}"#;
+    let changed = changed_fields(RawJson(before), RawJson(after), "", false);
+    let texts: Vec<String> = changed.known.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["spec.b", "spec.d", "spec.e"]);
+}
+
+#[test]
 fn changed_fields_are_leaves_with_names_of_elements() {
     let object = |replicas: u32, images: [&str; 2], more: Value| {
         json!({

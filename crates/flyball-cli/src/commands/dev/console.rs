@@ -43,7 +43,8 @@ impl ConsoleSettings<'_> {
             namespace: None,
             cluster: self.cluster.to_owned(),
             context: self.context,
-            operators: vec![Address { url, token: None, authority: None }],
+            operators: vec![Address::url(url)],
+            finder: None,
             explorer: Some(explorer),
             clock: Clock::system(),
         };

@@ -1,10 +1,11 @@
 //! `flyball meter run`: the metering operator in the foreground, with the command line of every operator.
 
+use crate::why::TokenArgs;
 use clap::Args;
 use flyball::Operator;
 use flyball_core::time::parse_unsigned_duration;
 use flyball_metering::store::Retention;
-use flyball_metering::{NAME, Settings};
+use flyball_metering::{NAME, OperatorToken, Settings};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -49,6 +50,11 @@ struct Flags {
     /// Addresses of the metrics of operators, as NAME=http://127.0.0.1:8080; by custom resource if they have a ledger
     #[arg(long, value_name = "NAME=URL")]
     operator: Vec<String>,
+    #[command(flatten)]
+    token: TokenArgs,
+    /// File with the CA of operators that serve https
+    #[arg(long, value_name = "FILE")]
+    operator_ca: Option<PathBuf>,
     /// Interval of polls of metrics.k8s.io and of operators; 0 disables both
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     poll_interval: Duration,
@@ -65,12 +71,18 @@ struct Flags {
 
 impl Flags {
     fn into_operator(self) -> Operator {
+        let operator_token = match self.token.file() {
+            Some(file) => Some(OperatorToken::File(file.to_owned())),
+            None => self.token.token().ok().flatten().map(OperatorToken::Value),
+        };
         let settings = Settings {
             namespace: self.metering_namespace,
             tenant_label: self.tenant_label,
             owner_resources: self.owner_resource,
             prometheus: self.prometheus,
             operators: self.operator,
+            operator_token,
+            operator_authority: self.operator_ca,
             poll_interval: Some(self.poll_interval).filter(|interval| !interval.is_zero()),
             grace: self.grace_period,
             retention: Retention { history: self.retention, ..Retention::default() },

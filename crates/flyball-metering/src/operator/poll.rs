@@ -1,0 +1,208 @@
+//! Polls of operators: of their ledger, or of their counters if they have none.
+
+use super::Shared;
+use super::tasks::{BoxError, POLL_TIMEOUT};
+use crate::source::counters::{Counters, METRICS_PATH};
+use crate::source::ledger::{OVERLAP_SECONDS, RECONCILES_PATH, Reader, Reconciles, STATE_PATH, State, cache_samples};
+use crate::store::Sample;
+use bytes::Bytes;
+use flyball::Task;
+use flyball::proxy::Proxies;
+use flyball::web::{Client, Trust};
+use flyball_core::time::{Timestamp, rfc3339};
+use http::header::{AUTHORIZATION, HeaderValue};
+use http::{Request, StatusCode};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, fs};
+use tokio::time::{sleep, timeout};
+
+/// Largest response of an operator.
+const MAX_LEDGER_BYTES: usize = 32 << 20;
+/// Longest interval that one poll covers.
+const MAX_POLL_SECONDS: i64 = 3600;
+
+/// The bearer token for operators whose metrics are protected.
+#[derive(Clone, PartialEq, Eq)]
+pub enum OperatorToken {
+    /// The token itself.
+    Value(String),
+    /// A file, which is read before each poll: tokens of service accounts are replaced before they expire.
+    File(PathBuf),
+}
+
+impl fmt::Debug for OperatorToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(_) => f.write_str("Value"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
+
+impl OperatorToken {
+    fn bearer(&self) -> Result<HeaderValue, BoxError> {
+        let token = match self {
+            Self::Value(token) => token.clone(),
+            Self::File(path) => fs::read_to_string(path).map_err(|error| {
+                format!("cannot read the token of --operator-token-file {}: {error}", path.display())
+            })?,
+        };
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| "the token for operators has invalid characters")?;
+        bearer.set_sensitive(true);
+        Ok(bearer)
+    }
+}
+
+/// Polls an operator.
+pub(super) fn operator(shared: Arc<Shared>, address: &str, interval: Duration) -> Task {
+    let (name, url) = address.split_once('=').unwrap_or(("", address));
+    let mut poller = Poller {
+        name: if name.is_empty() { url.to_owned() } else { name.to_owned() },
+        url: url.trim_end_matches('/').to_owned(),
+        token: shared.settings.operator_token.clone(),
+        reader: Reader::default(),
+        counters: Counters::default(),
+    };
+    Task::new(format!("poll of operator {}", poller.name), move |cx| async move {
+        let client = client(shared.settings.operator_authority.as_ref())?;
+        let store = shared.store()?;
+        let (mut last, mut is_available) = (cx.now().as_second(), true);
+        loop {
+            tokio::select! { biased; () = cx.stopped() => return Ok(()), () = sleep(interval) => {} }
+            let now = cx.now().as_second();
+            if now <= last {
+                continue;
+            }
+            let samples = poller.poll(&client, last.max(now - MAX_POLL_SECONDS), now).await;
+            let stored = samples.and_then(|samples| Ok(store.import(&samples)?));
+            match stored {
+                Ok(_) => (last, is_available) = (now, true),
+                Err(error) if is_available => {
+                    tracing::warn!(error = &*error, operator = poller.name, "cannot meter an operator");
+                    is_available = false;
+                }
+                Err(_) => {}
+            }
+        }
+    })
+}
+
+/// Creates the client, which trusts the CA bundle of a file, or the trust store of the machine.
+fn client(authority: Option<&PathBuf>) -> Result<Client, BoxError> {
+    let Some(path) = authority else { return Ok(Client::new(Trust::System, Proxies::from_env())?) };
+    let failed = |error: BoxError| format!("the CA bundle of --operator-ca {}: {error}", path.display());
+    let bundle = fs::read(path).map_err(|error| failed(error.into()))?;
+    Client::new(Trust::Bundle(&bundle), Proxies::from_env()).map_err(|error| failed(error.into()).into())
+}
+
+/// The state of polls of one operator.
+struct Poller {
+    name: String,
+    url: String,
+    token: Option<OperatorToken>,
+    reader: Reader,
+    counters: Counters,
+}
+
+impl Poller {
+    async fn poll(&mut self, client: &Client, since: i64, now: i64) -> Result<Vec<Sample>, BoxError> {
+        let from = Timestamp::from_second(since - OVERLAP_SECONDS).map_or_else(|_| String::new(), rfc3339);
+        let reconciles = self.get(client, &format!("{RECONCILES_PATH}?limit=1000&since={from}")).await?;
+        let Some(page) = reconciles else {
+            let text = self.get(client, METRICS_PATH).await?.ok_or("it has neither ledger nor metrics")?;
+            return Ok(self.counters.samples(&self.name, &String::from_utf8_lossy(&text), since, now));
+        };
+        let page: Reconciles = serde_json::from_slice(&page)?;
+        let state = self.get(client, STATE_PATH).await?.ok_or("it has no state")?;
+        let state: State = serde_json::from_slice(&state)?;
+        if page.omitted > 0 {
+            let omitted = page.omitted;
+            tracing::warn!(operator = self.name, omitted, "more reconciles than were read: reduce --poll-interval");
+        }
+        let mut samples = self.reader.samples(&page, since, now);
+        samples.extend(cache_samples(&state, since, now));
+        Ok(samples)
+    }
+
+    /// Returns the body of a page, none if there is no such page.
+    async fn get(&self, client: &Client, path: &str) -> Result<Option<Bytes>, BoxError> {
+        let mut request = Request::get(format!("{}{path}", self.url)).body(Bytes::new())?;
+        if let Some(token) = &self.token {
+            request.headers_mut().insert(AUTHORIZATION, token.bearer()?);
+        }
+        let response = timeout(POLL_TIMEOUT, client.fetch(request, MAX_LEDGER_BYTES)).await??;
+        match response.status() {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(response.into_body())),
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                let needed = "it requires a token that may get /debug/flyball and /metrics";
+                Err(match self.token {
+                    Some(_) => format!("{needed}, and rejects this one with status {}", status.as_u16()),
+                    None => format!("{needed}: pass --operator-token-file FILE, or set FLYBALL_OPERATOR_TOKEN"),
+                }
+                .into())
+            }
+            status => Err(format!("the operator responds with status {status}").into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// Answers requests with this token, and returns the address.
+    async fn protected(token: Arc<Mutex<String>>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (mut head, mut part) = (String::new(), [0; 4096]);
+                while !head.contains("\r\n\r\n") {
+                    let read = stream.read(&mut part).await.unwrap();
+                    head.push_str(std::str::from_utf8(&part[..read]).unwrap());
+                }
+                let is_allowed =
+                    head.to_ascii_lowercase().contains(&format!("authorization: bearer {}\r\n", token.lock()));
+                let reconcile = r#"{"id":"1","object":{"kind":"Site","name":"a"},"took":0.5,"outcome":"success"}"#;
+                let body = format!(r#"{{"operator":"op","reconciles":[{reconcile}]}}"#);
+                let status = if is_allowed { "200 OK" } else { "401 Unauthorized" };
+                let length = body.len();
+                let answer =
+                    format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn protected_operators_receive_the_token_of_the_file() {
+        let expected = Arc::new(Mutex::new("first".to_owned()));
+        let url = protected(expected.clone()).await;
+        let (client, file) = (client(None).unwrap(), std::env::temp_dir().join(format!("poll-{}", std::process::id())));
+        fs::write(&file, "first\n").unwrap();
+        let (reader, counters) = (Reader::default(), Counters::default());
+        let mut poller = Poller { name: "op".into(), url, token: None, reader, counters };
+        let refused = poller.poll(&client, 0, 60).await.unwrap_err().to_string();
+        assert!(refused.contains("--operator-token-file FILE, or set FLYBALL_OPERATOR_TOKEN"), "{refused}");
+        poller.token = Some(OperatorToken::File(file.clone()));
+        assert_eq!(poller.poll(&client, 0, 60).await.unwrap().len(), 6);
+        // The token is replaced.
+        "second".clone_into(&mut expected.lock());
+        let refused = poller.poll(&client, 60, 120).await.unwrap_err().to_string();
+        assert!(refused.contains("rejects this one with status 401"), "{refused}");
+        fs::write(&file, "second").unwrap();
+        assert!(poller.poll(&client, 60, 120).await.is_ok());
+        fs::remove_file(&file).unwrap();
+        let missing = poller.poll(&client, 120, 180).await.unwrap_err().to_string();
+        assert!(missing.contains("cannot read the token of --operator-token-file"), "{missing}");
+        assert!(!format!("{:?}", OperatorToken::Value("secret".into())).contains("secret"));
+    }
+}
