@@ -7,7 +7,7 @@ use crate::names::{Reason, never_allowed, own_names};
 use crate::services::{Resolver, Services};
 use crate::snake::snake;
 use crate::vault::Vault;
-use crate::yaml::{self, truth, type_name};
+use crate::yaml::{self, Lines, truth, type_name};
 use clap::ValueEnum;
 use flyball::{GroupVersionKind, Kind};
 use flyball_core::time::parse_unsigned_duration;
@@ -92,6 +92,9 @@ impl Default for Defaults {
         }
     }
 }
+
+/// The content of the file.
+const LIST: &str = "must be a list of entries, each with group, version, kind, and role or playbook";
 
 /// The maximum verbosity.
 pub(crate) const MAX_VERBOSITY: u8 = 7;
@@ -187,45 +190,18 @@ impl Watches {
     /// file, entry and field.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = yaml::read_text(path, &Vault::default())?;
-        let text = expand(&text, |name| env::var(name).ok());
-        let documents = yaml::documents(&text, &Vault::default()).map_err(|problem| Error::file(path, problem))?;
-        let entries = match <[Value; 1]>::try_from(documents) {
-            Ok([Value::Array(entries)]) if !entries.is_empty() => entries,
-            _ => {
-                return Err(Error::file(
-                    path,
-                    "must be a list of entries, each with group, version, kind, and role or playbook",
-                ));
-            }
-        };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut watches = Self {
+        let entries: Vec<Watch> = read_each(path)?.into_iter().map(|(_, entry)| entry).collect::<Result<_>>()?;
+        if entries.is_empty() {
+            return Err(Error::file(path, LIST));
+        }
+        Ok(Self {
             path: path.to_owned(),
-            entries: Vec::new(),
+            entries,
             defaults: Defaults::default(),
             role_metrics_address: Some(ROLE_METRICS_ADDRESS),
             is_deterministic: false,
             allows_locked_entries: false,
-        };
-        let mut known = BTreeSet::new();
-        for (number, entry) in entries.into_iter().enumerate() {
-            let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
-            let name = format!("{}{}", number + 1, kind.unwrap_or_default());
-            let reject = |FieldError { field, problem }| Error::Entry {
-                path: path.to_owned(),
-                entry: name.clone(),
-                field,
-                problem,
-            };
-            let watch = read_entry(entry, folder).map_err(reject)?;
-            if !known.insert(watch.gvk.clone()) {
-                let problem = format!("an earlier entry has kind {} as well: merge the entries", watch.gvk);
-                return Err(reject(FieldError::new("kind", problem)));
-            }
-            watches.entries.push(watch);
-        }
-        Ok(watches)
+        })
     }
 
     /// Sets the values that entries without own ones have.
@@ -274,6 +250,40 @@ impl Watches {
     pub fn kinds(&self) -> Vec<Kind> {
         self.entries.iter().map(|watch| Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind)).collect()
     }
+}
+
+/// Reads each entry of the file on its own, with its line. The list may be empty.
+pub(crate) fn read_each(path: &Path) -> Result<Vec<(usize, Result<Watch>)>> {
+    let text = yaml::read_text(path, &Vault::default())?;
+    let text = expand(&text, |name| env::var(name).ok());
+    let documents = yaml::documents(&text, &Vault::default()).map_err(|problem| Error::file(path, problem))?;
+    let entries = match <[Value; 1]>::try_from(documents) {
+        Ok([Value::Array(entries)]) => entries,
+        _ => return Err(Error::file(path, LIST)),
+    };
+    let lines = Lines::of(&text);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut known = BTreeSet::new();
+    let mut read = |number: usize, entry: Value| {
+        let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
+        let entry_name = format!("{}{}", number + 1, kind.unwrap_or_default());
+        let reject = |FieldError { field, problem }| Error::Entry {
+            path: path.to_owned(),
+            entry: entry_name.clone(),
+            field,
+            problem,
+        };
+        let watch = read_entry(entry, folder).map_err(reject)?;
+        match known.insert(watch.gvk.clone()) {
+            true => Ok(watch),
+            false => {
+                let problem = format!("an earlier entry has kind {} as well: merge the entries", watch.gvk);
+                Err(reject(FieldError::new("kind", problem)))
+            }
+        }
+    };
+    let line = |number: usize| lines.item(number).map_or(0, |lines| lines.line);
+    Ok(entries.into_iter().enumerate().map(|(number, entry)| (line(number), read(number, entry))).collect())
 }
 
 fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {

@@ -5,25 +5,27 @@
 
 use super::expression::Expression;
 use super::output::{LimitedText, check_size};
+use super::printf::{Operand, printf, type_name};
 use super::{
-    BYTES_PER_FUEL, format, from_json, items, lists, modulo, numbers, query, random, reject, texts, time, undefined,
-    weigh,
+    BYTES_PER_FUEL, from_json, items, lists, methods, modulo, numbers, python, query, random, reject, texts, time,
+    undefined, weigh,
 };
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
 use flyball_core::memory;
-use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
 use regex::Captures;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use serde_json::{Map, Value as Json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// Limit of the indentation of JSON.
 const MAX_INDENT: usize = 16;
+/// The ways of `combine` to merge lists; the first one is the default.
+const LIST_MERGES: [&str; 6] = ["replace", "keep", "append", "prepend", "append_rp", "prepend_rp"];
 /// Nesting limit of flattened lists.
 const MAX_DEPTH: usize = 64;
 
@@ -226,37 +228,42 @@ fn add_conversions(env: &mut Environment<'static>) {
     });
     env.add_filter("string", |state: &State<'_, '_>, value: Value| match value.kind() {
         ValueKind::Undefined => Err(undefined()),
-        // In Python's format.
-        ValueKind::Bool => Ok(if value.is_true() { "True".to_owned() } else { "False".to_owned() }),
-        ValueKind::None => Ok("None".to_owned()),
-        _ => weigh(state, &value).map(|()| value.to_string()),
+        _ => weigh(state, &value).map(|()| python::text(&value)),
     });
     env.add_filter("type_debug", |state: &State<'_, '_>, value: Value| {
-        Ok::<_, Error>(match to_json(state, &value)? {
-            Json::Null => "NoneType",
-            Json::Bool(_) => "bool",
-            Json::Number(number) if number.is_f64() => "float",
-            Json::Number(_) => "int",
-            Json::String(_) => "str",
-            Json::Array(_) => "list",
-            Json::Object(_) => "dict",
-        })
+        weigh(state, &value)?;
+        Ok::<_, Error>(if time::is_time(&value) { "datetime" } else { type_name(&value) })
     });
 }
 
 fn add_texts(env: &mut Environment<'static>) {
-    env.add_filter("b64encode", |text: String, options: Kwargs| Ok::<_, Error>(base64_of(&options)?.encode(text)));
+    env.add_filter("b64encode", |value: Value, options: Kwargs| {
+        let encoding = base64_of(&options)?;
+        Ok::<_, Error>(match value.as_bytes() {
+            Some(bytes) => encoding.encode(bytes),
+            None => encoding.encode(String::from(value)),
+        })
+    });
     env.add_filter("b64decode", |text: String, options: Kwargs| {
         let bytes = base64_of(&options)?.decode(text.trim()).map_err(|error| reject(format!("b64decode: {error}")))?;
         String::from_utf8(bytes).map_err(|_| reject("b64decode: the decoded bytes are not valid UTF-8"))
     });
     env.add_filter("format", |state: &State<'_, '_>, text: String, arguments: Rest<Value>, options: Kwargs| {
-        let mut arguments = arguments.0;
-        if options.args().next().is_some() {
-            arguments.push(options.into());
-        }
-        format::charge(state, FormatStyle::Printf, &text, &arguments)?;
-        minijinja::formatting::format(FormatStyle::Printf, &text, &arguments)
+        let operand = match (options.args().next().is_some(), arguments.0) {
+            (false, arguments) => Operand::Tuple(arguments),
+            (true, arguments) if arguments.is_empty() => {
+                let names: Vec<String> = options.args().map(str::to_owned).collect();
+                let named = names.into_iter().map(|name| Ok((options.get::<Value>(&name)?, name)));
+                let named = named.map(|found| found.map(|(value, name)| (name, value)));
+                Operand::Value(named.collect::<Result<BTreeMap<_, _>, Error>>()?.into())
+            }
+            _ => return Err(reject("can't handle positional and keyword arguments at the same time")),
+        };
+        printf(state, &text, &operand)
+    });
+    env.add_filter("center", |state: &State<'_, '_>, value: Value, width: Option<i64>| {
+        weigh(state, &value)?;
+        methods::padded(&python::text(&value), "center", &[width.unwrap_or(80).into()])
     });
     env.add_filter("regex_replace", regex_replace);
     env.add_filter(
@@ -311,14 +318,23 @@ fn add_collections(env: &mut Environment<'static>) {
     env.add_filter("combine", |state: &State<'_, '_>, first: Value, others: Rest<Value>, options: Kwargs| {
         let recursive = options.get::<Option<bool>>("recursive")?.unwrap_or(false);
         let lists: Option<String> = options.get("list_merge")?;
-        options.assert_all_used()?;
+        if options.assert_all_used().is_err() {
+            return Err(reject("'recursive' and 'list_merge' are the only valid keyword arguments"));
+        }
+        let lists = lists.as_deref().unwrap_or(LIST_MERGES[0]);
+        if !LIST_MERGES.contains(&lists) {
+            return Err(reject(
+                "merge_hash: 'list_merge' argument can only be equal to 'replace', 'keep', 'append', 'prepend', \
+                 'append_rp' or 'prepend_rp'",
+            ));
+        }
         let mut all = maps(state, &first)?;
         for other in &*others {
             all.extend(maps(state, other)?);
         }
         let mut combined = Map::new();
         for map in all {
-            combine(&mut combined, map, recursive, lists.as_deref().unwrap_or("replace"))?;
+            combine(&mut combined, map, recursive, lists);
         }
         Ok::<_, Error>(from_json(combined))
     });
@@ -336,18 +352,32 @@ fn add_collections(env: &mut Environment<'static>) {
         };
         Ok(from_json(fields.into_iter().map(item).collect::<Vec<_>>()))
     });
-    env.add_filter("items2dict", |state: &State<'_, '_>, list: Value, options: Kwargs| {
-        let key: Option<String> = options.get("key_name")?;
-        let value: Option<String> = options.get("value_name")?;
-        options.assert_all_used()?;
-        let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
-        let mut map = Map::new();
-        weigh(state, &list)?;
-        for item in list.try_iter()? {
-            map.insert(item.get_attr(&key)?.to_string(), super::to_json(&item.get_attr(&value)?)?);
-        }
-        Ok::<_, Error>(from_json(map))
-    });
+    env.add_filter(
+        "items2dict",
+        |state: &State<'_, '_>, list: Value, key: Option<String>, value: Option<String>, options: Kwargs| {
+            let key = key.or(options.get("key_name")?).unwrap_or_else(|| "key".into());
+            let value = value.or(options.get("value_name")?).unwrap_or_else(|| "value".into());
+            options.assert_all_used()?;
+            weigh(state, &list)?;
+            if !matches!(list.kind(), ValueKind::Seq | ValueKind::Iterable) {
+                return Err(reject(format!("items2dict requires a list, got {} instead", type_name(&list))));
+            }
+            let mut map = Map::new();
+            for item in list.try_iter()? {
+                if item.kind() != ValueKind::Map {
+                    return Err(reject("items2dict requires a list of dictionaries"));
+                }
+                let (name, field) = (item.get_attr(&key)?, item.get_attr(&value)?);
+                if name.is_undefined() || field.is_undefined() {
+                    return Err(reject(format!(
+                        "items2dict requires each dictionary in the list to contain the keys '{key}' and '{value}'"
+                    )));
+                }
+                map.insert(name.to_string(), super::to_json(&field)?);
+            }
+            Ok::<_, Error>(from_json(map))
+        },
+    );
     env.add_filter("ternary", |value: Value, yes: Value, no: Value, none: Option<Value>| match none {
         Some(none) if value.is_none() => none,
         _ if value.is_true() => yes,
@@ -558,12 +588,11 @@ fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, 
     }
 }
 
-fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: bool, lists: &str) -> Result<(), Error> {
+fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: bool, lists: &str) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
-            (Some(Json::Object(known)), Json::Object(value)) if recursive => combine(known, value, recursive, lists)?,
+            (Some(Json::Object(known)), Json::Object(value)) if recursive => combine(known, value, recursive, lists),
             (Some(Json::Array(known)), Json::Array(mut value)) => match lists {
-                "replace" => *known = value,
                 "keep" => {}
                 "append" => known.append(&mut value),
                 // Equal items of the first list are omitted.
@@ -580,16 +609,11 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
                     value.append(known);
                     *known = value;
                 }
-                other => {
-                    return Err(reject(format!(
-                        "combine does not support list_merge {other}; supported: replace, keep, append, prepend, append_rp, prepend_rp"
-                    )));
-                }
+                _ => *known = value,
             },
             (_, value) => drop(into.insert(key, value)),
         }
     }
-    Ok(())
 }
 
 /// Removes items that are in another list.
