@@ -152,7 +152,7 @@ fn is_ideograph_of_number(letter: char) -> bool {
 
 fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
-    let first = letters.next().map(|first| title_case(first)).unwrap_or_default();
+    let first = letters.next().map(title_case).unwrap_or_default();
     first + &letters.as_str().to_lowercase()
 }
 

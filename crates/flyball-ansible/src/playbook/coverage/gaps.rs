@@ -56,7 +56,6 @@ pub(super) fn of_task(
         gaps.push(of_error(rejected));
     }
     gaps.sort();
-    gaps.dedup();
     gaps
 }
 
@@ -93,7 +92,6 @@ pub(super) fn of_play(
         gaps.push((GapKind::Other, rejected.problem()));
     }
     gaps.sort();
-    gaps.dedup();
     gaps
 }
 

@@ -79,7 +79,7 @@ impl<'p> Survey<'p> {
         if let Some(error) = rejected.as_ref().filter(|_| self.gaps.is_empty()) {
             let (file, line) = error.position().unwrap_or((path, 0));
             let found = (GapKind::Other, error.problem());
-            self.note(found, &file.to_owned(), line);
+            self.note(found, file, line);
         }
         let path = path.strip_prefix(normal(self.project)).unwrap_or(path).to_owned();
         let gap = |((kind, name), mut places): (NamedGap, Vec<Line>)| {
