@@ -492,7 +492,7 @@ fn only_the_entry_with_a_locked_vault_is_out_of_service() {
     home.within(&folder, "create api --group cache --version v1alpha1 --kind Stand").ok();
     fs::create_dir_all(folder.join("roles/stand/vars")).unwrap();
     fs::write(folder.join("roles/stand/vars/main.yml"), "$ANSIBLE_VAULT;1.1;AES256\n3164\n").unwrap();
-    let problem = "watches.yaml: entry 2 (Stand): ./roles/stand/vars/main.yml: encrypted by ansible-vault";
+    let problem = "watches.yaml: entry 2 (Stand): roles/stand/vars/main.yml: encrypted by ansible-vault";
     home.within(&folder, "manifests").fails_with(&[problem, "set vaultPasswordFile"]);
     let mut command = home.command(&["run", "--samples", "--", "--metrics-addr=0", "--health-addr=0"]);
     command.current_dir(&folder);
