@@ -32,7 +32,7 @@ pub(super) enum Foreign {
     Rejected,
     /// An error with this text.
     RejectedWith(String),
-    /// It becomes a child.
+    /// Becomes a child.
     Adopted,
 }
 
