@@ -23,10 +23,12 @@ pub enum Error {
         problem: String,
     },
     /// A file, or a value in it, cannot be decrypted.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}{}: {problem}", path.display(), at(*line))]
     Vault {
         /// Path of the file.
         path: PathBuf,
+        /// The line of the value; 0 for the whole file.
+        line: usize,
         /// The problem and the remedy.
         problem: String,
     },
@@ -75,8 +77,8 @@ impl Error {
         Self::File { path: path.to_owned(), problem: problem.to_string() }
     }
 
-    pub(crate) fn vault(path: &Path, problem: impl fmt::Display) -> Self {
-        Self::Vault { path: path.to_owned(), problem: problem.to_string() }
+    pub(crate) fn vault(path: &Path, line: usize, problem: impl fmt::Display) -> Self {
+        Self::Vault { path: path.to_owned(), line, problem: problem.to_string() }
     }
 
     /// Returns true if a file cannot be decrypted.
@@ -103,6 +105,30 @@ impl Error {
             *line = number;
         }
         self
+    }
+
+    /// Returns the file and the line of the problem, as far as they are known.
+    pub(crate) fn position(&self) -> Option<(&Path, usize)> {
+        match self {
+            Self::Read { path, .. } | Self::File { path, .. } | Self::Entry { path, .. } => Some((path, 0)),
+            Self::Vault { path, line, .. } | Self::Task { path, line, .. } => Some((path, *line)),
+        }
+    }
+
+    /// Returns the kind and the name of the feature that the built-in executor lacks, such as `module` and `copy`.
+    pub(crate) fn feature(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Task { feature: Some(feature), .. } => feature.split_once(' '),
+            _ => None,
+        }
+    }
+
+    /// Returns the problem without its position.
+    pub(crate) fn problem(&self) -> String {
+        match self {
+            Self::File { problem, .. } | Self::Vault { problem, .. } | Self::Task { problem, .. } => problem.clone(),
+            Self::Read { .. } | Self::Entry { .. } => self.to_string(),
+        }
     }
 
     /// Names the feature that the built-in executor lacks.

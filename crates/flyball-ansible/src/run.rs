@@ -139,7 +139,8 @@ impl<'r> Run<'r> {
         layers.extend(frame.role_vars.defaults.iter().chain(&frame.play_vars.defaults).cloned());
         layers.push(default_vars(self.job.verbosity));
         let files = frame.role.iter().map(|role| role.files.clone()).chain([frame.play.files.clone()]).collect();
-        let host = vec![frame.magic.clone(), self.job.extra.clone(), self.facts.clone(), self.included.clone()];
+        let mut host = vec![frame.magic.clone(), self.job.extra.clone(), self.facts.clone(), self.included.clone()];
+        host.push(default_vars(self.job.verbosity));
         Scope::of_task(self.budget.clone(), layers, files, host)
     }
 

@@ -14,12 +14,15 @@ mod guards;
 mod includes;
 mod lists;
 mod lookups;
+mod methods;
 mod missing;
 mod modulo;
 mod numbers;
 mod output;
 mod password;
 mod plugins;
+mod printf;
+mod python;
 mod query;
 mod random;
 mod scope;
@@ -31,7 +34,7 @@ mod texts;
 mod time;
 
 pub(crate) use budget::Budget;
-pub(crate) use check::{check_expression, check_file, check_text, literal_files, queried_kinds};
+pub(crate) use check::{check_expression, check_file, check_syntax, check_text, literal_files, queried_kinds};
 pub(crate) use files::{Files, normal, walk};
 use includes::Includes;
 pub(crate) use missing::{MissingName, missing_in_expression, missing_in_text};
@@ -76,18 +79,10 @@ fn engine(fuel: u64) -> Environment<'static> {
     env.set_unknown_method_callback(functions::method);
     env.set_formatter(|out, state, value| {
         weigh(state, value)?;
-        // In Python's format.
         let text = match value {
             value if value.is_undefined() => return Err(undefined()),
             value if value.is_none() => "".to_owned(),
-            value if value.kind() == ValueKind::Bool => {
-                if value.is_true() {
-                    "True".to_owned()
-                } else {
-                    "False".to_owned()
-                }
-            }
-            value => value.to_string(),
+            value => python::text(value),
         };
         out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "the output is too large"))
     });
@@ -171,6 +166,10 @@ fn from_json(value: impl serde::Serialize) -> Value {
 
 /// Converts a value from the engine.
 fn to_json(value: &Value) -> Result<serde_json::Value, Error> {
+    if value.kind() == ValueKind::Bytes {
+        // JSON has no bytes.
+        return Ok(python::text(value).into());
+    }
     serde_json::to_value(value).map_err(|error| reject(error.to_string()))
 }
 

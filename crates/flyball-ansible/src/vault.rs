@@ -16,11 +16,11 @@ const HEADER: &str = "$ANSIBLE_VAULT;";
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(10_000).expect("it is not zero");
 const BLOCK: usize = 16;
 
-/// The password of a project.
+/// The password of a project, or several of its passwords.
 #[derive(Clone, Default)]
 pub(crate) struct Vault {
-    /// File and password.
-    secret: Option<(PathBuf, Arc<str>)>,
+    /// Files and passwords.
+    secrets: Vec<(PathBuf, Arc<str>)>,
 }
 
 impl Vault {
@@ -38,13 +38,20 @@ impl Vault {
         match text.trim() {
             "" => Err(format!("{shown} is empty: write the password into it")),
             script if script.starts_with("#!") => Err(format!("{shown} is a script: write the password into it")),
-            password => Ok(Self { secret: Some((file.clone(), password.into())) }),
+            password => Ok(Self { secrets: vec![(file.clone(), password.into())] }),
         }
+    }
+
+    /// Adds the passwords of another one.
+    pub(crate) fn join(&mut self, other: &Self) {
+        let is_new = |(file, _): &&(PathBuf, Arc<str>)| !self.secrets.iter().any(|(known, _)| known == file);
+        let others: Vec<_> = other.secrets.iter().filter(is_new).cloned().collect();
+        self.secrets.extend(others);
     }
 
     /// Returns the file of the password.
     pub(crate) fn file(&self) -> Option<&Path> {
-        self.secret.as_ref().map(|(file, _)| &**file)
+        self.secrets.first().map(|(file, _)| &**file)
     }
 
     /// Returns true if a text is encrypted.
@@ -54,9 +61,9 @@ impl Vault {
 
     /// Decrypts a text.
     pub(crate) fn decrypt(&self, text: &str) -> Result<String, String> {
-        let Some((file, password)) = &self.secret else {
+        if self.secrets.is_empty() {
             return Err("encrypted by ansible-vault: set vaultPasswordFile in watches.yaml".to_owned());
-        };
+        }
         let mut lines = text.lines();
         let header: Vec<&str> = lines.next().unwrap_or_default().split(';').map(str::trim).collect();
         if !matches!(&header[..], ["$ANSIBLE_VAULT", "1.1" | "1.2", "AES256"] | ["$ANSIBLE_VAULT", "1.2", "AES256", _])
@@ -67,12 +74,18 @@ impl Vault {
         let outer = bytes(&lines.map(str::trim).collect::<String>()).ok_or_else(invalid)?;
         let outer = String::from_utf8(outer).map_err(|_| invalid())?;
         let parts: Option<Vec<_>> = outer.split('\n').map(bytes).collect();
-        let [salt, tag, mut content] = <[Vec<u8>; 3]>::try_from(parts.ok_or_else(invalid)?).map_err(|_| invalid())?;
-        let mut keys = [0; 80];
-        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), &mut keys);
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &keys[32..64]);
-        hmac::verify(&key, &content, &tag)
-            .map_err(|_| format!("the password in {} does not decrypt this vault", file.display()))?;
+        let [salt, tag, content] = <[Vec<u8>; 3]>::try_from(parts.ok_or_else(invalid)?).map_err(|_| invalid())?;
+        let keys = |(_, password): &(PathBuf, Arc<str>)| {
+            let mut keys = [0; 80];
+            pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, &salt, password.as_bytes(), &mut keys);
+            let key = hmac::Key::new(hmac::HMAC_SHA256, &keys[32..64]);
+            hmac::verify(&key, &content, &tag).ok().map(|()| keys)
+        };
+        let Some(keys) = self.secrets.iter().find_map(keys) else {
+            let files: Vec<_> = self.secrets.iter().map(|(file, _)| file.display().to_string()).collect();
+            return Err(format!("the password in {} does not decrypt this vault", files.join(" or ")));
+        };
+        let mut content = content;
         let (key, counter) = (<[u8; 32]>::try_from(&keys[..32]), <[u8; BLOCK]>::try_from(&keys[64..]));
         let (Ok(key), Ok(counter)) = (key, counter) else { return Err(invalid()) };
         apply_keystream(&Aes256::new(&Array::from(key)), u128::from_be_bytes(counter), &mut content);

@@ -27,7 +27,7 @@ pub(crate) const MAX_TEXT_MEMORY: usize = 32 << 20;
 pub(crate) fn read_text(path: &Path, vault: &Vault) -> Result<String> {
     let text = read_encrypted(path)?;
     match Vault::is_encrypted(&text) {
-        true => vault.decrypt(&text).map_err(|problem| Error::vault(path, problem)),
+        true => vault.decrypt(&text).map_err(|problem| Error::vault(path, 0, problem)),
         false => Ok(text),
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn read_document(path: &Path, vault: &Vault) -> Result<Value> {
 pub(crate) fn read_documents(path: &Path, vault: &Vault) -> Result<Vec<Value>> {
     let documents = non_empty(compose::compose(&read_text(path, vault)?, MAX_FILE_MEMORY, Some(vault)));
     documents.map_err(|problem| match problem {
-        ScalarError::Vault(_) => Error::vault(path, problem),
+        ScalarError::Vault { problem, line } => Error::vault(path, line, problem),
         problem => Error::file(path, invalid(&problem)),
     })
 }

@@ -1,6 +1,6 @@
 //! An operator: its program, its process on this machine, and its installation in a cluster.
 
-mod charts;
+pub(crate) mod charts;
 pub(crate) mod installation;
 pub(crate) mod local;
 pub(crate) mod metrics;

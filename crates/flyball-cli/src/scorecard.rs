@@ -8,6 +8,7 @@ mod run;
 
 use crate::cluster::apply;
 use crate::error::Result;
+use crate::operator::charts;
 use crate::operator::local::LocalArgs;
 use crate::operator::program::Program;
 use serde::Serialize;
@@ -53,10 +54,11 @@ pub(crate) async fn run_checks(mut local: LocalArgs, samples: Option<&Path>, tim
     let program = local.build(None).await?;
     let mut definitions = program.manifests(&local.args, &BTreeMap::new()).await?;
     let source = Source::of(&program);
+    let lasting = charts::lasting_definitions(&program);
     definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
     local.program = Some(program);
     let mut checks = vec![definitions::samples(&definitions, &samples), definitions::fields(&definitions, source)];
-    checks.extend(run::run(local, source, &definitions, &samples, timeout).await?);
+    checks.extend(run::run(local, source, &definitions, &lasting, &samples, timeout).await?);
     Ok(checks)
 }
 

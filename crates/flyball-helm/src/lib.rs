@@ -39,6 +39,6 @@ mod yaml;
 pub use definition::{COLUMNS, Column, printer_column};
 pub use error::{DefinitionError, OperatorError};
 pub use extensions::HookFuture;
-pub use operator::{Builder, operator, unknown_kinds};
+pub use operator::{Builder, definitions_of_charts, operator, unknown_kinds};
 pub use resources::ManifestError;
 pub use watches::{Watch, Watches, WatchesError};

@@ -208,6 +208,20 @@ pub fn unknown_kinds(watches: &Watches) -> Result<Vec<String>, OperatorError> {
     Ok(found)
 }
 
+/// Returns the names of the CRDs in the directories `crds` of the charts. An uninstallation keeps them, as by Helm.
+///
+/// # Errors
+///
+/// As for [`operator()`].
+pub fn definitions_of_charts(watches: &Watches) -> Result<Vec<String>, OperatorError> {
+    let mut found = Vec::new();
+    for watch in watches.entries() {
+        let chart = CurrentChart::open(watch)?.get();
+        found.extend(chart.crds().iter().map(|definition| definition.name().to_owned()));
+    }
+    Ok(found)
+}
+
 fn assemble(watches: &Watches, extensions: &BTreeMap<String, Arc<Extensions>>) -> Result<Operator, OperatorError> {
     let folder = watches.directory();
     let definitions = definition::read(folder)?;

@@ -307,27 +307,27 @@ impl Owner<'_> {
         if reasons.is_empty() {
             return Ok(());
         }
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (kind, name, namespace) = (kind.name(), text(&metadata.name), text(&metadata.namespace));
-        let reasons = reasons.join("; ");
-        let text = format!(
-            "{kind} {name:?} in namespace {namespace:?} exists and cannot be imported into the current release: {reasons}"
-        );
-        Err(text.into())
+        Err(cannot_import(kind, metadata, &reasons.join("; ")).into())
+    }
+
+    /// Describes why the release cannot adopt an object without an owner, in Helm's words.
+    pub(crate) fn rejection(&self, kind: &Kind, metadata: &ObjectMeta) -> String {
+        cannot_import(kind, metadata, &self.mismatch(metadata))
     }
 
     /// Describes the difference between the metadata of an object and those of the release, in Helm's words.
     fn mismatch(&self, metadata: &ObjectMeta) -> String {
+        let label = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).map(String::as_str);
+        let annotations =
+            self.release_annotations().map(|(key, value)| ("annotation", key, value, note(metadata, key)));
         let mut text = "invalid ownership metadata".to_owned();
-        for (key, value) in self.release_annotations() {
-            text += &match note(metadata, key) {
+        for (what, key, value, actual) in [("label", MANAGED_BY, HELM, label)].into_iter().chain(annotations) {
+            text += &match actual {
                 Some(actual) if actual == value => continue,
                 Some(actual) => {
-                    format!(
-                        "; annotation validation error: key {key:?} must equal {value:?}: current value is {actual:?}"
-                    )
+                    format!("; {what} validation error: key {key:?} must equal {value:?}: current value is {actual:?}")
                 }
-                None => format!("; annotation validation error: missing key {key:?}: must be set to {value:?}"),
+                None => format!("; {what} validation error: missing key {key:?}: must be set to {value:?}"),
             };
         }
         text
@@ -374,6 +374,14 @@ impl Owner<'_> {
         dynamic.data = object;
         Ok((dynamic, owned))
     }
+}
+
+fn cannot_import(kind: &Kind, metadata: &ObjectMeta, reasons: &str) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (kind, name, namespace) = (kind.name(), text(&metadata.name), text(&metadata.namespace));
+    format!(
+        "{kind} {name:?} in namespace {namespace:?} exists and cannot be imported into the current release: {reasons}"
+    )
 }
 
 fn note<'m>(metadata: &'m ObjectMeta, annotation: &str) -> Option<&'m str> {

@@ -170,9 +170,11 @@ async fn declare(
             owner.check(kind, live, is_in_namespace(resource, kind, owner.namespace))?;
         }
         children = if owned { children.child(&object) } else { children.unowned(&object) };
-        if live.is_some_and(|live| owner.may_adopt(&live)) {
-            children = children.adopting();
-        }
+        children = match live {
+            Some(live) if owner.may_adopt(&live) => children.adopting(),
+            Some(live) => children.rejecting_with(owner.rejection(kind, &live.metadata)),
+            None => children,
+        };
     }
     Ok(children)
 }

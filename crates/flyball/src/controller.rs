@@ -17,6 +17,7 @@ mod declaration;
 mod describe;
 mod dynamic;
 mod escaped;
+mod failures;
 mod metrics;
 mod predicate;
 mod reconcile;

@@ -207,6 +207,82 @@ const MODULES: [ModuleArguments; 13] = [
     },
 ];
 
+/// The modules of ansible-core, besides [`MODULES`].
+const CORE_MODULES: [&str; 72] = [
+    "add_host",
+    "apt",
+    "apt_key",
+    "apt_repository",
+    "assemble",
+    "assert",
+    "async_status",
+    "async_wrapper",
+    "blockinfile",
+    "command",
+    "copy",
+    "cron",
+    "deb822_repository",
+    "debconf",
+    "debug",
+    "dnf",
+    "dnf5",
+    "dpkg_selections",
+    "expect",
+    "fail",
+    "fetch",
+    "file",
+    "find",
+    "gather_facts",
+    "get_url",
+    "getent",
+    "git",
+    "group",
+    "group_by",
+    "hostname",
+    "import_playbook",
+    "import_role",
+    "import_tasks",
+    "include_role",
+    "include_tasks",
+    "include_vars",
+    "iptables",
+    "known_hosts",
+    "lineinfile",
+    "meta",
+    "mount_facts",
+    "package",
+    "package_facts",
+    "pause",
+    "ping",
+    "pip",
+    "raw",
+    "reboot",
+    "replace",
+    "rpm_key",
+    "script",
+    "service",
+    "service_facts",
+    "set_fact",
+    "set_stats",
+    "setup",
+    "shell",
+    "slurp",
+    "stat",
+    "subversion",
+    "systemd",
+    "systemd_service",
+    "sysvinit",
+    "tempfile",
+    "template",
+    "unarchive",
+    "uri",
+    "user",
+    "validate_argument_spec",
+    "wait_for",
+    "wait_for_connection",
+    "yum_repository",
+];
+
 /// Splits a name into its collection, if any, and the rest.
 fn split(name: &str) -> (Option<&str>, &str) {
     name.rsplit_once('.').map_or((None, name), |(collection, rest)| (Some(collection), rest))
@@ -230,6 +306,11 @@ fn find(name: &str) -> Option<&'static ModuleArguments> {
 pub(super) fn is_action(key: &str) -> bool {
     let includes = ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"];
     includes.iter().any(|name| is_builtin(key, name)) || find(key).is_some()
+}
+
+/// Returns true if a key of a task names a module, also an unsupported one.
+pub(super) fn is_module(key: &str) -> bool {
+    is_action(key) || key.contains('.') || CORE_MODULES.contains(&key)
 }
 
 /// Finds a module by name and validates its arguments.
@@ -259,21 +340,28 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
         },
         other => return Err(format!("{name}: arguments must be a map, not {}", crate::yaml::type_name(&other))),
     };
-    if let Some(takes) = known.arguments
-        && let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str()))
-    {
-        let problem = match unknown.as_str() {
-            "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "ssl_ca_cert"
-            | "client_cert" | "cert_file" | "client_key" | "key_file" | "proxy" | "no_proxy" | "proxy_headers"
-            | "impersonate_user" | "impersonate_groups" => {
-                "tasks use the connection and account of the operator: remove it".to_owned()
-            }
-            _ => format!("the built-in executor supports {}", takes.join(", ")),
-        };
-        return Err(format!("{name}: unsupported argument {unknown}: {problem}"));
+    if let Some(problem) = unsupported_arguments(name, &arguments).into_iter().next() {
+        return Err(problem.1);
     }
     check(known.module, name, &arguments)?;
     Ok((known.module, arguments))
+}
+
+/// Returns the arguments that a module does not support, each with the problem.
+pub(super) fn unsupported_arguments(name: &str, arguments: &Map<String, Value>) -> Vec<(String, String)> {
+    let Some(takes) = find(name).and_then(|known| known.arguments) else { return Vec::new() };
+    let problem = |argument: &str| match argument {
+        "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "ssl_ca_cert"
+        | "client_cert" | "cert_file" | "client_key" | "key_file" | "proxy" | "no_proxy" | "proxy_headers"
+        | "impersonate_user" | "impersonate_groups" => {
+            "tasks use the connection and account of the operator: remove it".to_owned()
+        }
+        _ => format!("the built-in executor supports {}", takes.join(", ")),
+    };
+    let unknown = arguments.keys().filter(|argument| !takes.contains(&argument.as_str()));
+    unknown
+        .map(|unknown| (unknown.clone(), format!("{name}: unsupported argument {unknown}: {}", problem(unknown))))
+        .collect()
 }
 
 /// Validates arguments as far as possible without evaluation.

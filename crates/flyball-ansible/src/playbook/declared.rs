@@ -55,7 +55,7 @@ impl DeclaredVariables {
 
     /// Returns the error of a file that cannot be decrypted. The built-in executor reports those that it uses.
     pub(crate) fn locked_error(&self) -> Option<Error> {
-        self.locked.as_ref().map(|(file, problem)| Error::vault(file, problem))
+        self.locked.as_ref().map(|(file, problem)| Error::vault(file, 0, problem))
     }
 
     pub(crate) fn join(&mut self, other: Self) {

@@ -23,7 +23,7 @@ const MAX_TASK_FILES: usize = 2000;
 ///
 /// Without declared services, tasks with the module `uri` are rejected.
 pub(crate) fn load(runs: &Runs, project: &Path, vault: &Vault, allows_services: bool) -> Result<Playbook> {
-    let mut loader = Loader { allows_services, ..Loader::of(project, vault) };
+    let mut loader = Loader::of(project, vault, allows_services);
     match loader.load(runs) {
         // A task that includes the file reports it as well.
         Err(error) => Err(loader.locked.unwrap_or(error)),
@@ -51,8 +51,8 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub(super) fn of(project: &Path, vault: &Vault) -> Self {
-        Self { project: project.to_owned(), vault: vault.clone(), ..Self::default() }
+    pub(super) fn of(project: &Path, vault: &Vault, allows_services: bool) -> Self {
+        Self { project: project.to_owned(), vault: vault.clone(), allows_services, ..Self::default() }
     }
 
     fn load(&mut self, runs: &Runs) -> Result<Playbook> {

@@ -1,6 +1,6 @@
 //! Parses a task.
 
-use super::args::{is_action, is_builtin, module, pairs};
+use super::args::{is_action, is_builtin, is_module, module, pairs};
 use super::{Action, ExtendedLoop, Loop, LoopItems, Module, Task};
 use crate::error::{Error, Result};
 use crate::template::{PLUGINS, check_expression, check_text, is_template, templates};
@@ -23,6 +23,46 @@ const WITHOUT_EFFECT: [&str; 9] = [
     "throttle",
     "collections",
     "become_method",
+];
+
+/// Keywords of Ansible that the built-in executor may not support; other keys of a task are modules.
+pub(super) const KEYWORDS: [&str; 36] = [
+    "action",
+    "args",
+    "async",
+    "become",
+    "become_exe",
+    "become_flags",
+    "become_user",
+    "changed_when",
+    "check_mode",
+    "debugger",
+    "delay",
+    "delegate_facts",
+    "delegate_to",
+    "environment",
+    "failed_when",
+    "ignore_errors",
+    "listen",
+    "local_action",
+    "loop",
+    "loop_control",
+    "module_defaults",
+    "name",
+    "no_log",
+    "notify",
+    "poll",
+    "port",
+    "register",
+    "remote_user",
+    "retries",
+    "timeout",
+    "until",
+    "vars",
+    "when",
+    "block",
+    "rescue",
+    "always",
 ];
 
 /// The tags that decide whether a task runs if no tags are requested.
@@ -161,6 +201,7 @@ fn read_task(
     let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
     applied.iter().try_for_each(check_all).map_err(&reject)?;
     task.no_log = task.no_log.or(applied);
+    check_single_action(&fields).map_err(&reject)?;
     task.action_name = action_key(&fields).unwrap_or_default();
     task.action = read_action(&mut fields, args, file, position, lines, Nesting { tags, depth }, found)?;
     task.name = name.unwrap_or_else(|| position.to_owned());
@@ -176,6 +217,16 @@ fn read_task(
             let problem = format!("the built-in executor does not support keyword {keyword}: remove it");
             Err(reject(problem).with_feature(format!("keyword {keyword}")))
         }
+    }
+}
+
+/// Rejects several modules in one task, in Ansible's words.
+fn check_single_action(fields: &Map<String, Value>) -> Result<(), String> {
+    let modules: Vec<&str> =
+        fields.keys().map(String::as_str).filter(|key| is_module(key) || *key == "block").collect();
+    match modules.len() {
+        0 | 1 => Ok(()),
+        _ => Err(format!("conflicting action statements: {}: a task has one module", modules.join(", "))),
     }
 }
 

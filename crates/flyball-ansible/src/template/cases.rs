@@ -253,7 +253,12 @@ fn formatted_texts_are_bounded_in_advance() {
         "{{ ('{w[a]}' * 10).format(w=with) }}",
         "{{ '%700000000d' | format(1) }}",
         "{{ '%.700000000f' | format(1.5) }}",
-        "{{ ('%(a)s' * 10) | format(with) }}",
+        "{{ ('%(a)s' * 10) % with }}",
+        "{{ '%*d' % (700000000, 1) }}",
+        "{{ 'a'.center(700000000) }}",
+        "{{ '1'.zfill(700000000) }}",
+        "{{ ('\t' * 10).expandtabs(700000000) }}",
+        "{{ long.replace('', long) }}",
         "{{ long.join(map.values()) }}",
         "{{ map | dict2items(key_name=long) }}",
     ] {

@@ -31,6 +31,18 @@ pub(crate) fn check_file(text: &str) -> Result<(), String> {
     }
 }
 
+/// Validates only the syntax of a string with expressions, or of a condition.
+pub(crate) fn check_syntax(text: &str, is_condition: bool) -> Result<(), String> {
+    let text = match is_condition {
+        true => format!("{{{{ {} }}}}", sole_expression(text).unwrap_or(text)).into(),
+        false => literal_backslashes(text),
+    };
+    match is_template(&text) {
+        true => compile(&ENGINE, "<string>", &with_modulo(&text)).map(drop).map_err(|error| syntax(&error)),
+        false => Ok(()),
+    }
+}
+
 /// Validates a condition, optionally in braces.
 pub(crate) fn check_expression(text: &str) -> Result<(), String> {
     let expression = sole_expression(text).unwrap_or(text);

@@ -3,29 +3,28 @@
 //! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them
 //! runs programs; time and randomness are those of the [run](super::Sources).
 
-use super::expression::Expression;
+mod collections;
+mod regexes;
+
 use super::output::{LimitedText, check_size};
+use super::printf::{Operand, printf, type_name};
 use super::{
-    BYTES_PER_FUEL, format, from_json, items, lists, modulo, numbers, query, random, reject, texts, time, undefined,
+    BYTES_PER_FUEL, from_json, lists, methods, modulo, numbers, python, query, random, reject, texts, time, undefined,
     weigh,
 };
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
 use flyball_core::memory;
-use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
-use regex::Captures;
+use serde_json::Value as Json;
 use serde_json::ser::{Formatter, PrettyFormatter};
-use serde_json::{Map, Value as Json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 
 /// Limit of the indentation of JSON.
 const MAX_INDENT: usize = 16;
-/// Nesting limit of flattened lists.
-const MAX_DEPTH: usize = 64;
 
 /// Filters that also have a name with the collection `ansible.builtin`.
 const BUILTIN: [&str; 67] = [
@@ -112,7 +111,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
     });
     add_conversions(env);
     add_texts(env);
-    add_collections(env);
+    collections::add(env);
+    regexes::add(env);
     lists::add(env);
     modulo::add(env);
     numbers::add(env);
@@ -226,71 +226,43 @@ fn add_conversions(env: &mut Environment<'static>) {
     });
     env.add_filter("string", |state: &State<'_, '_>, value: Value| match value.kind() {
         ValueKind::Undefined => Err(undefined()),
-        // In Python's format.
-        ValueKind::Bool => Ok(if value.is_true() { "True".to_owned() } else { "False".to_owned() }),
-        ValueKind::None => Ok("None".to_owned()),
-        _ => weigh(state, &value).map(|()| value.to_string()),
+        _ => weigh(state, &value).map(|()| python::text(&value)),
     });
     env.add_filter("type_debug", |state: &State<'_, '_>, value: Value| {
-        Ok::<_, Error>(match to_json(state, &value)? {
-            Json::Null => "NoneType",
-            Json::Bool(_) => "bool",
-            Json::Number(number) if number.is_f64() => "float",
-            Json::Number(_) => "int",
-            Json::String(_) => "str",
-            Json::Array(_) => "list",
-            Json::Object(_) => "dict",
-        })
+        weigh(state, &value)?;
+        Ok::<_, Error>(if time::is_time(&value) { "datetime" } else { type_name(&value) })
     });
 }
 
 fn add_texts(env: &mut Environment<'static>) {
-    env.add_filter("b64encode", |text: String, options: Kwargs| Ok::<_, Error>(base64_of(&options)?.encode(text)));
+    env.add_filter("b64encode", |value: Value, options: Kwargs| {
+        let encoding = base64_of(&options)?;
+        Ok::<_, Error>(match value.as_bytes() {
+            Some(bytes) => encoding.encode(bytes),
+            None => encoding.encode(String::from(value)),
+        })
+    });
     env.add_filter("b64decode", |text: String, options: Kwargs| {
         let bytes = base64_of(&options)?.decode(text.trim()).map_err(|error| reject(format!("b64decode: {error}")))?;
         String::from_utf8(bytes).map_err(|_| reject("b64decode: the decoded bytes are not valid UTF-8"))
     });
     env.add_filter("format", |state: &State<'_, '_>, text: String, arguments: Rest<Value>, options: Kwargs| {
-        let mut arguments = arguments.0;
-        if options.args().next().is_some() {
-            arguments.push(options.into());
-        }
-        format::charge(state, FormatStyle::Printf, &text, &arguments)?;
-        minijinja::formatting::format(FormatStyle::Printf, &text, &arguments)
-    });
-    env.add_filter("regex_replace", regex_replace);
-    env.add_filter(
-        "regex_search",
-        |state: &State<'_, '_>, text: String, pattern: String, groups: Rest<Value>, options: Kwargs| {
-            let mut expression = regex_of(state, &pattern, &options)?;
-            options.assert_all_used()?;
-            let Some(found) = expression.find(state, &text)? else { return Ok(Value::from(())) };
-            match groups.as_slice() {
-                [] => Ok(found[0].into()),
-                groups => {
-                    groups.iter().map(|group| group_of(&found, group)).collect::<Result<Vec<_>, _>>().map(Value::from)
-                }
+        let operand = match (options.args().next().is_some(), arguments.0) {
+            (false, arguments) => Operand::Tuple(arguments),
+            (true, arguments) if arguments.is_empty() => {
+                let names: Vec<String> = options.args().map(str::to_owned).collect();
+                let named = names.into_iter().map(|name| Ok((options.get::<Value>(&name)?, name)));
+                let named = named.map(|found| found.map(|(value, name)| (name, value)));
+                Operand::Value(named.collect::<Result<BTreeMap<_, _>, Error>>()?.into())
             }
-        },
-    );
-    env.add_filter("regex_findall", |state: &State<'_, '_>, text: String, pattern: String, options: Kwargs| {
-        let mut expression = regex_of(state, &pattern, &options)?;
-        options.assert_all_used()?;
-        let one = |found: &Captures<'_>| -> Value {
-            let text = |at: usize| found.get(at).map_or("", |part| part.as_str());
-            match found.len() {
-                1 | 2 => text(found.len() - 1).into(),
-                several => (1..several).map(text).map(Value::from).collect::<Vec<_>>().into(),
-            }
+            _ => return Err(reject("can't handle positional and keyword arguments at the same time")),
         };
-        let mut all = Vec::new();
-        expression.for_each(state, &text, usize::MAX, |found| {
-            all.push(one(found));
-            Ok(())
-        })?;
-        Ok::<_, Error>(all)
+        printf(state, &text, &operand)
     });
-    env.add_filter("regex_escape", |text: String, _: Kwargs| regex::escape(&text));
+    env.add_filter("center", |state: &State<'_, '_>, value: Value, width: Option<i64>| {
+        weigh(state, &value)?;
+        methods::padded(&python::text(&value), "center", &[width.unwrap_or(80).into()])
+    });
     env.add_filter("quote", |state: &State<'_, '_>, text: Value| {
         weigh(state, &text)?;
         let text = text.to_string();
@@ -305,75 +277,6 @@ fn add_texts(env: &mut Environment<'static>) {
         path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned())
     });
     env.add_filter("path_join", |parts: Vec<String>| parts.join("/"));
-}
-
-fn add_collections(env: &mut Environment<'static>) {
-    env.add_filter("combine", |state: &State<'_, '_>, first: Value, others: Rest<Value>, options: Kwargs| {
-        let recursive = options.get::<Option<bool>>("recursive")?.unwrap_or(false);
-        let lists: Option<String> = options.get("list_merge")?;
-        options.assert_all_used()?;
-        let mut all = maps(state, &first)?;
-        for other in &*others {
-            all.extend(maps(state, other)?);
-        }
-        let mut combined = Map::new();
-        for map in all {
-            combine(&mut combined, map, recursive, lists.as_deref().unwrap_or("replace"))?;
-        }
-        Ok::<_, Error>(from_json(combined))
-    });
-    env.add_filter("dict2items", |state: &State<'_, '_>, map: Value, options: Kwargs| {
-        let key: Option<String> = options.get("key_name")?;
-        let value: Option<String> = options.get("value_name")?;
-        options.assert_all_used()?;
-        let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
-        let Json::Object(fields) = to_json(state, &map)? else {
-            return Err(reject("dict2items: the value must be a map"));
-        };
-        check_size("dict2items", fields.len().saturating_mul(key.len().saturating_add(value.len())))?;
-        let item = |(name, field): (String, Json)| {
-            Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect())
-        };
-        Ok(from_json(fields.into_iter().map(item).collect::<Vec<_>>()))
-    });
-    env.add_filter("items2dict", |state: &State<'_, '_>, list: Value, options: Kwargs| {
-        let key: Option<String> = options.get("key_name")?;
-        let value: Option<String> = options.get("value_name")?;
-        options.assert_all_used()?;
-        let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
-        let mut map = Map::new();
-        weigh(state, &list)?;
-        for item in list.try_iter()? {
-            map.insert(item.get_attr(&key)?.to_string(), super::to_json(&item.get_attr(&value)?)?);
-        }
-        Ok::<_, Error>(from_json(map))
-    });
-    env.add_filter("ternary", |value: Value, yes: Value, no: Value, none: Option<Value>| match none {
-        Some(none) if value.is_none() => none,
-        _ if value.is_true() => yes,
-        _ => no,
-    });
-    env.add_filter("union", |state: &State<'_, '_>, left: Value, right: Value| {
-        let mut known = BTreeSet::new();
-        let all = items(state, &left)?.into_iter().chain(items(state, &right)?);
-        Ok::<_, Error>(all.filter(|item| known.insert(item.clone())).collect::<Vec<_>>())
-    });
-    env.add_filter("intersect", |state: &State<'_, '_>, left: Value, right: Value| chosen(state, &left, &right, true));
-    env.add_filter("difference", |state: &State<'_, '_>, left: Value, right: Value| {
-        chosen(state, &left, &right, false)
-    });
-    env.add_filter("symmetric_difference", |state: &State<'_, '_>, left: Value, right: Value| {
-        Ok::<_, Error>([chosen(state, &left, &right, false)?, chosen(state, &right, &left, false)?].concat())
-    });
-    env.add_filter("flatten", |state: &State<'_, '_>, list: Value, options: Kwargs| {
-        let levels: Option<usize> = options.get("levels")?;
-        ignore(&options, &["skip_nulls"])?;
-        options.assert_all_used()?;
-        let mut flat = Vec::new();
-        flatten(&to_json(state, &list)?, levels.unwrap_or(MAX_DEPTH).min(MAX_DEPTH) + 1, &mut flat);
-        Ok::<_, Error>(from_json(flat))
-    });
-    env.add_filter("extract", |key: Value, container: Value| container.get_item(&key));
 }
 
 fn default(value: Value, arguments: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
@@ -469,135 +372,6 @@ fn lines_and_depth(value: &Json) -> (usize, usize) {
     }
 }
 
-fn regex_of(state: &State<'_, '_>, pattern: &str, options: &Kwargs) -> Result<Expression, Error> {
-    let flag = |name: &str| options.get::<Option<bool>>(name).map(|flag| flag.unwrap_or(false));
-    Expression::new(state, pattern, flag("ignorecase")?, flag("multiline")?)
-}
-
-/// The filter `regex_replace`. The size of the result is checked in advance: a replacement may repeat the whole text.
-fn regex_replace(
-    state: &State<'_, '_>,
-    text: String,
-    pattern: String,
-    with: Option<String>,
-    options: Kwargs,
-) -> Result<String, Error> {
-    let mut expression = regex_of(state, &pattern, &options)?;
-    let count = options.get::<Option<usize>>("count")?.filter(|count| *count > 0).unwrap_or(usize::MAX);
-    options.assert_all_used()?;
-    let with = replacement(&with.unwrap_or_default());
-    let references = with.matches('$').count();
-    let (mut out, mut from) = (String::new(), 0);
-    expression.for_each(state, &text, count, |found| {
-        let whole = found.get_match();
-        out.push_str(&text[from..whole.start()]);
-        from = whole.end();
-        // A group is part of the match.
-        check_size("regex_replace", out.len() + with.len() + references.saturating_mul(whole.len()))?;
-        found.expand(&with, &mut out);
-        Ok(())
-    })?;
-    out.push_str(&text[from..]);
-    Ok(out)
-}
-
-/// Converts Python's `\1` and `\g<name>` to `${1}` and `${name}`.
-fn replacement(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(['\\', '$']) {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        if rest[at..].starts_with('$') {
-            out.push_str("$$");
-            rest = after;
-        } else if let Some((name, remaining)) = after.strip_prefix("g<").and_then(|after| after.split_once('>')) {
-            out.push_str(&format!("${{{name}}}"));
-            rest = remaining;
-        } else if let Some(digit) = after.chars().next().filter(char::is_ascii_digit) {
-            out.push_str(&format!("${{{digit}}}"));
-            rest = &after[1..];
-        } else {
-            let letter = after.chars().next();
-            out.push_str(match letter {
-                Some('n') => "\n",
-                Some('t') => "\t",
-                Some('\\') => "\\",
-                _ => "\\",
-            });
-            let known = letter.is_some_and(|letter| matches!(letter, 'n' | 't' | '\\'));
-            rest = if known { &after[1..] } else { after };
-        }
-    }
-    out + rest
-}
-
-fn group_of(found: &Captures<'_>, group: &Value) -> Result<Value, Error> {
-    let name = group.as_str().unwrap_or_default();
-    let name =
-        name.strip_prefix("\\g<").and_then(|name| name.strip_suffix('>')).unwrap_or(name.trim_start_matches('\\'));
-    let part = match name.parse::<usize>() {
-        Ok(number) => found.get(number),
-        Err(_) => found.name(name),
-    };
-    part.map(|part| part.as_str().into()).ok_or_else(|| reject(format!("the expression has no group {name}")))
-}
-
-/// Returns a map, or the maps of a list.
-fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, Error> {
-    match to_json(state, value)? {
-        Json::Object(map) => Ok(vec![map]),
-        Json::Array(items) => items
-            .into_iter()
-            .map(|item| match item {
-                Json::Object(map) => Ok(map),
-                other => Err(reject(format!("combine requires maps, not {}", yaml::type_name(&other)))),
-            })
-            .collect(),
-        other => Err(reject(format!("combine requires maps, not {}", yaml::type_name(&other)))),
-    }
-}
-
-fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: bool, lists: &str) -> Result<(), Error> {
-    for (key, value) in from {
-        match (into.get_mut(&key), value) {
-            (Some(Json::Object(known)), Json::Object(value)) if recursive => combine(known, value, recursive, lists)?,
-            (Some(Json::Array(known)), Json::Array(mut value)) => match lists {
-                "replace" => *known = value,
-                "keep" => {}
-                "append" => known.append(&mut value),
-                // Equal items of the first list are omitted.
-                "append_rp" => {
-                    without(known, &value);
-                    known.append(&mut value);
-                }
-                "prepend_rp" => {
-                    without(known, &value);
-                    value.append(known);
-                    *known = value;
-                }
-                "prepend" => {
-                    value.append(known);
-                    *known = value;
-                }
-                other => {
-                    return Err(reject(format!(
-                        "combine does not support list_merge {other}; supported: replace, keep, append, prepend, append_rp, prepend_rp"
-                    )));
-                }
-            },
-            (_, value) => drop(into.insert(key, value)),
-        }
-    }
-    Ok(())
-}
-
-/// Removes items that are in another list.
-fn without(items: &mut Vec<Json>, other: &[Json]) {
-    let other: BTreeSet<String> = other.iter().map(Json::to_string).collect();
-    items.retain(|item| !other.contains(&item.to_string()));
-}
-
 /// Charges fuel for a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
     weigh(state, value)?;
@@ -622,22 +396,4 @@ fn documents(state: &State<'_, '_>, text: &str) -> Result<Vec<Json>, Error> {
     let size: usize = documents.iter().map(memory::of).sum();
     state.consume_fuel((size / BYTES_PER_FUEL) as u64)?;
     Ok(documents)
-}
-
-/// Returns the distinct items of a list that are, or are not, in another list.
-fn chosen(state: &State<'_, '_>, of: &Value, other: &Value, is_in: bool) -> Result<Vec<Value>, Error> {
-    let other: BTreeSet<Value> = items(state, other)?.into_iter().collect();
-    let mut known = BTreeSet::new();
-    let is_chosen = |item: &Value| other.contains(item) == is_in && known.insert(item.clone());
-    let mut found = items(state, of)?;
-    found.retain(is_chosen);
-    Ok(found)
-}
-
-fn flatten(value: &Json, levels: usize, into: &mut Vec<Json>) {
-    match value {
-        Json::Array(items) if levels > 0 => items.iter().for_each(|item| flatten(item, levels - 1, into)),
-        Json::Null => {}
-        other => into.push(other.clone()),
-    }
 }

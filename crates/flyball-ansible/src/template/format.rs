@@ -1,11 +1,10 @@
-//! Python's string formatting, within the size limit of outputs.
+//! Python's `str.format`, within the size limit of outputs.
 //!
 //! A width or precision of a few digits, and a field that repeats an argument, may request any size. So the size is
 //! estimated from the format string and the arguments, and charged, before anything is formatted.
 
 use super::output::check_size;
 use super::{BYTES_PER_FUEL, weigh};
-use minijinja::formatting::FormatStyle;
 use minijinja::value::Value;
 use minijinja::{Error, State};
 
@@ -16,16 +15,13 @@ const MAX_NUMBER: usize = 350;
 ///
 /// # Errors
 /// If it may exceed the size limit.
-pub(super) fn charge(state: &State<'_, '_>, style: FormatStyle, text: &str, arguments: &[Value]) -> Result<(), Error> {
+pub(super) fn charge(state: &State<'_, '_>, text: &str, arguments: &[Value]) -> Result<(), Error> {
     let mut longest = MAX_NUMBER;
     for argument in arguments {
         weigh(state, argument)?;
         longest = longest.max(argument.as_str().map_or_else(|| argument.to_string().len(), str::len));
     }
-    let (fields, padding) = match style {
-        FormatStyle::StrFormat => braces(text),
-        FormatStyle::Printf => percents(text),
-    };
+    let (fields, padding) = braces(text);
     // A fill character has at most four bytes.
     let size = text.len().saturating_add(fields.saturating_mul(longest)).saturating_add(padding.saturating_mul(4));
     check_size("format", size)?;
@@ -59,26 +55,6 @@ fn braces(text: &str) -> (usize, usize) {
     (fields, padding)
 }
 
-/// Returns the number of fields of a format string for `%`, and the sum of their widths and precisions.
-fn percents(text: &str) -> (usize, usize) {
-    let (mut fields, mut padding, mut rest) = (0, 0, text);
-    while let Some(at) = rest.find('%') {
-        rest = &rest[at + 1..];
-        if let Some(literal) = rest.strip_prefix('%') {
-            rest = literal;
-            continue;
-        }
-        fields += 1;
-        if rest.starts_with('(') {
-            rest = rest.find(')').map_or("", |close| &rest[close + 1..]);
-        }
-        let end = rest.find(|letter: char| !"#0-+ .123456789".contains(letter)).unwrap_or(rest.len());
-        padding = numbers(&rest[..end]).saturating_add(padding);
-        rest = &rest[end..];
-    }
-    (fields, padding)
-}
-
 /// Returns the sum of the numbers in a string.
 fn numbers(text: &str) -> usize {
     let digits = text.split(|letter: char| !letter.is_ascii_digit()).filter(|digits| !digits.is_empty());
@@ -101,15 +77,6 @@ mod tests {
             ("{:99999999999999999999}", (1, usize::MAX)),
         ] {
             assert_eq!(braces(text), expected, "{text}");
-        }
-        for (text, expected) in [
-            ("100%% %s 5", (1, 0)),
-            ("%-70s%(a)5.3f", (2, 78)),
-            ("%(a%9)07d", (1, 7)),
-            ("%", (1, 0)),
-            ("%5 .6é", (1, 11)),
-        ] {
-            assert_eq!(percents(text), expected, "{text}");
         }
     }
 }

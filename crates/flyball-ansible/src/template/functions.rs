@@ -2,9 +2,9 @@
 
 use super::lookups::{short, unknown_lookup};
 use super::output::check_size;
-use super::{Files, PLUGINS, Scope, arranged, format, from_json, password, reject, time, weigh};
+use super::{Files, PLUGINS, Scope, arranged, format, from_json, methods, password, reject, time, weigh};
 use minijinja::formatting::FormatStyle;
-use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
 use std::sync::Arc;
 
@@ -51,28 +51,6 @@ pub(super) fn add(env: &mut Environment<'static>) {
     });
 }
 
-/// Calls a method of Python's strings that the engine lacks; `None` if it is another one.
-fn text_method(text: &str, method: &str, arguments: &[Value]) -> Option<Result<Value, Error>> {
-    let argument = arguments.first().and_then(Value::as_str);
-    let parts = |(before, separator, after): (&str, &str, &str)| {
-        Value::from([before, separator, after].map(Value::from).into_iter().collect::<Vec<_>>())
-    };
-    Some(match (method, argument) {
-        ("partition" | "rpartition", Some("")) => Err(reject(format!("{method}: empty separator"))),
-        ("partition", Some(separator)) => {
-            let split = text.split_once(separator);
-            Ok(parts(split.map_or((text, "", ""), |(before, after)| (before, separator, after))))
-        }
-        ("rpartition", Some(separator)) => {
-            let split = text.rsplit_once(separator);
-            Ok(parts(split.map_or(("", "", text), |(before, after)| (before, separator, after))))
-        }
-        ("removeprefix", Some(prefix)) => Ok(text.strip_prefix(prefix).unwrap_or(text).into()),
-        ("removesuffix", Some(suffix)) => Ok(text.strip_suffix(suffix).unwrap_or(text).into()),
-        _ => return None,
-    })
-}
-
 /// Charges fuel for a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<serde_json::Value, Error> {
     weigh(state, value)?;
@@ -88,23 +66,28 @@ pub(super) fn method(
     arguments: &[Value],
 ) -> Result<Value, Error> {
     match (value.as_str(), method, arguments) {
-        (Some(text), "replace", [old, new, ..]) => {
-            let count = old.as_str().map_or(0, |old| text.matches(old).count());
-            check_size(method, text.len() + count.saturating_mul(new.as_str().map_or(0, str::len)))?;
-        }
         (Some(separator), "join", [list]) => {
             weigh(state, list)?;
             // The length of values such as `map.values()` is unknown.
             let count = list.len().map_or_else(|| Ok::<_, Error>(list.try_iter()?.count()), Ok)?;
             check_size(method, count.saturating_mul(separator.len()))?;
         }
-        (Some(text), "format", arguments) => format::charge(state, FormatStyle::StrFormat, text, arguments)?,
+        (Some(text), "format", arguments) => format::charge(state, text, arguments)?,
+        (Some(text), "format_map", [map]) if map.kind() == ValueKind::Map => {
+            let fields = map.try_iter()?.map(|key| Ok((key.to_string(), map.get_item(&key)?)));
+            let arguments = [Value::from(fields.collect::<Result<Kwargs, Error>>()?)];
+            format::charge(state, text, &arguments)?;
+            return minijinja::formatting::format(FormatStyle::StrFormat, text, &arguments).map(Value::from);
+        }
+        (None, "index", _) => weigh(state, value)?,
         _ => {}
     }
     if let Some(result) = time::method(value, method, arguments) {
         return result;
     }
-    if let Some(result) = value.as_str().and_then(|text| text_method(text, method, arguments)) {
+    let text = value.as_str().filter(|_| value.kind() == ValueKind::String);
+    let result = text.and_then(|text| methods::of_text(text, method, arguments));
+    if let Some(result) = result.or_else(|| methods::of_other(value, method, arguments)) {
         return result;
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)

@@ -5,6 +5,7 @@
 //! name that is not found here is known to the engine, is a variable of the role, or is computed.
 
 use super::lookups::{NO_FILE, date_format, is_supported, short, unknown_lookup};
+use super::methods::{OTHER_METHODS, STRING_METHODS};
 use super::syntax::{OPERATOR_WORDS, Token, compile_expression, first_name, sections, statements, tokens};
 use super::texts::HASHES;
 use super::{ENGINE, FUNCTIONS, sole_expression};
@@ -16,45 +17,19 @@ const REMEDY: &str = "use another one, or install ansible-playbook (pip install 
 /// Functions of the engine within macros, loops and blocks.
 const LOCAL_FUNCTIONS: [&str; 4] = ["caller", "loop", "self", "super"];
 
-/// Methods of strings, lists, maps, loops and times.
-const METHODS: [&str; 38] = [
-    "capitalize",
+/// Methods besides those of [`methods`](super::methods): of strings in the engine, of lists, maps, loops and times.
+const METHODS: [&str; 12] = [
     "changed",
     "count",
     "cycle",
-    "endswith",
-    "find",
     "format",
     "get",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdigit",
-    "islower",
-    "isnumeric",
     "isoformat",
-    "isspace",
-    "isupper",
     "items",
     "join",
     "keys",
-    "lower",
-    "lstrip",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "replace",
-    "rfind",
-    "rpartition",
-    "rstrip",
-    "split",
-    "splitlines",
-    "startswith",
     "strftime",
-    "strip",
     "timestamp",
-    "title",
-    "upper",
     "values",
 ];
 
@@ -252,7 +227,7 @@ fn missing_at(tokens: &[Token<'_>], at: usize, declared: &BTreeSet<&str>) -> Vec
             let is_missing = match (is_attribute, is_called) {
                 // A part of the name of a filter or test of a collection.
                 (true, _) if is_function_name(tokens, at) => false,
-                (true, true) => !METHODS.contains(name) && !is_of_declared(),
+                (true, true) => !is_method(name) && !is_of_declared(),
                 (true, false) => false,
                 (false, true) => !is_function(name, declared),
                 (false, false) => return missing_variable(name, rest, declared).into_iter().collect(),
@@ -261,6 +236,10 @@ fn missing_at(tokens: &[Token<'_>], at: usize, declared: &BTreeSet<&str>) -> Vec
         }
         _ => Vec::new(),
     }
+}
+
+fn is_method(name: &str) -> bool {
+    [&METHODS[..], &STRING_METHODS, &OTHER_METHODS].iter().any(|methods| methods.contains(&name))
 }
 
 fn is_function(name: &str, declared: &BTreeSet<&str>) -> bool {

@@ -4,9 +4,9 @@
 //! both operands of `%` include their filters. Only text in expressions is replaced, never within quotes, and no line
 //! break is added or removed.
 
+use super::printf::{Operand, printf};
 use super::syntax::{MAX_OPERATORS, OPERATOR_WORDS, opening, section, with_parser_stack};
-use super::{BYTES_PER_FUEL, Quotes, format, reject};
-use minijinja::formatting::FormatStyle;
+use super::{Quotes, reject};
 use minijinja::value::{Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
 use std::borrow::Cow;
@@ -226,14 +226,12 @@ impl<'t> Rewriter<'t> {
 fn percent(state: &State<'_, '_>, left: Value, arguments: Rest<Value>) -> Result<Value, Error> {
     let mut arguments = arguments.0;
     if let Some(text) = left.as_str() {
-        if let [one] = arguments.as_slice()
-            && one.is_tuple()
-        {
-            arguments = one.try_iter()?.collect();
-        }
-        format::charge(state, FormatStyle::Printf, text, &arguments)?;
-        state.consume_fuel((text.len() / BYTES_PER_FUEL) as u64)?;
-        return minijinja::formatting::format(FormatStyle::Printf, text, &arguments).map(Value::from);
+        let operand = match arguments.as_slice() {
+            [one] if one.is_tuple() => Operand::Tuple(one.try_iter()?.collect()),
+            [_] => Operand::Value(arguments.swap_remove(0)),
+            _ => Operand::Tuple(arguments),
+        };
+        return printf(state, text, &operand).map(Value::from);
     }
     let [right] = arguments.as_slice() else { return Err(reject("% requires two numbers")) };
     let is_number = |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);

@@ -102,6 +102,11 @@ impl Object for DateTime {
     }
 }
 
+/// Returns true if a value is a time.
+pub(super) fn is_time(value: &Value) -> bool {
+    value.downcast_object_ref::<DateTime>().is_some()
+}
+
 /// Calls a method of a time; `None` if the value is none.
 pub(super) fn method(value: &Value, method: &str, arguments: &[Value]) -> Option<Result<Value, Error>> {
     let time = value.downcast_object_ref::<DateTime>()?;

@@ -36,12 +36,14 @@ pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result
             let at = error.marker();
             ScalarError::Text(format!("{} at line {}, column {}", error.info(), at.line(), at.col() + 1))
         })?;
+        // The text of a block begins in the line after that of its tag.
+        let is_block = matches!(event, Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..));
         let located = |problem| match problem {
             ScalarError::Text(problem) => {
                 ScalarError::Text(format!("{problem} at line {}, column {}", span.start.line(), span.start.col() + 1))
             }
-            ScalarError::Vault(problem) => {
-                ScalarError::Vault(format!("{problem} at line {}, column {}", span.start.line(), span.start.col() + 1))
+            ScalarError::Vault { problem, .. } => {
+                ScalarError::Vault { problem, line: span.start.line() - usize::from(is_block) }
             }
             memory => memory,
         };
@@ -57,8 +59,8 @@ pub(crate) enum ScalarError {
     #[error("the values exceed {0} bytes of memory")]
     Memory(usize),
     /// A value cannot be decrypted.
-    #[error("{0}")]
-    Vault(String),
+    #[error("{problem} at line {line}")]
+    Vault { problem: String, line: usize },
     /// The text is not YAML, or has values that JSON does not have.
     #[error("{0}")]
     Text(String),
@@ -193,7 +195,7 @@ impl Composer<'_> {
         self.charge(memory::ITEM + text.len())?;
         let decrypted = match &local {
             Some((vault, tag)) if matches!(&**tag, "vault" | "vault-encrypted") => {
-                Some(vault.decrypt(&text).map_err(ScalarError::Vault)?.into())
+                Some(vault.decrypt(&text).map_err(|problem| ScalarError::Vault { problem, line: 0 })?.into())
             }
             Some((_, tag)) if &**tag == "unsafe" => Some(text.clone()),
             _ => None,

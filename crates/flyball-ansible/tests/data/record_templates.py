@@ -1,4 +1,4 @@
-"""Records the results of the expressions in templates.json with the real Ansible.
+"""Records the results and errors of the expressions in templates.json with the real Ansible.
 
 Run `python record_templates.py` with ansible-core and jmespath installed. The filters `json_query` and
 `k8s_config_resource_name` are in collections: the former is recorded with jmespath, the latter computed as in
@@ -7,6 +7,7 @@ kubernetes.core.
 
 import hashlib
 import json
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 import jmespath
 
 FILE = Path(__file__).with_name("templates.json")
+# The text before the problem in a message.
+CONTEXT = re.compile(r"Error rendering template: |The filter plugin '[^']*' failed: ")
 
 
 def name_with_hash(resource):
@@ -39,14 +42,21 @@ def main():
             case["result"] = name_with_hash(variables[case["expression"].partition(" ")[0]])
         else:
             tasks.append({"set_fact": {f"result_{number}": "{{ " + case["expression"] + " }}"}})
+    for number, case in enumerate(recorded["failures"]):
+        task = {"set_fact": {"unset": "{{ " + case["expression"] + " }}"}}
+        tasks.append({**task, "register": f"failure_{number}", "ignore_errors": True})
     with tempfile.TemporaryDirectory() as folder:
         play, results = Path(folder, "play.yml"), Path(folder, "results.json")
-        chosen = "vars | dict2items | selectattr('key', 'match', 'result_') | items2dict | to_json"
+        chosen = "vars | dict2items | selectattr('key', 'match', '(result|failure)_') | items2dict | to_json"
         tasks.append({"copy": {"dest": str(results), "content": "{{ " + chosen + " }}"}})
         play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": tasks}]))
         subprocess.run(["ansible-playbook", play], check=True)
         for name, value in json.loads(results.read_text()).items():
-            recorded["cases"][int(name.removeprefix("result_"))]["result"] = value
+            kind, _, number = name.partition("_")
+            if kind == "result":
+                recorded["cases"][int(number)]["result"] = value
+            else:
+                recorded["failures"][int(number)]["error"] = CONTEXT.split(value["msg"])[-1].strip()
     FILE.write_text(json.dumps(recorded, ensure_ascii=False, indent=1) + "\n")
 
 

@@ -36,6 +36,7 @@ pub(crate) const PLAYBOOK: [(&str, &str); 5] = [
       - fact == 'first-included' and named.from_file == 'first'
       - hostvars['localhost'].fact == fact and hostvars[inventory_hostname].inventory_hostname == 'localhost'
       - hostvars.localhost.shelves == shelves and hostvars.localhost.ansible_operator_meta.name == 'corner'
+      - hostvars['localhost'].ansible_connection == 'local' and '%*d' % (3, 1) == '  1'
       - hostvars.localhost.level is not defined and hostvars['other'] is not defined and 'localhost' in hostvars
   - set_fact:
       seen: \"{{ seen | default([]) + [[item, position, ansible_loop.index, ansible_loop.first, ansible_loop.last,

@@ -225,7 +225,7 @@ pub(crate) const VARIABLES: &str = "$ANSIBLE_VAULT;1.1;AES256
 37346565616533386438613539353863326335633832613961616566623135626332373839346331
 3066373530636364306236313962386531633933303961653131
 ";
-const TOKEN: &str = "name: corner
+pub(crate) const TOKEN: &str = "name: corner
 token: !vault |
   $ANSIBLE_VAULT;1.1;AES256
   31373232336363383065373862313531393730383734376437316261373231646363353836383661
@@ -407,7 +407,7 @@ async fn encrypted_files_concern_only_roles_that_use_them() {
         flyball_ansible::operator(&watches.deterministic(), flyball_ansible::Executor::BuiltIn)
     };
     let error = create(watches.clone()).unwrap_err().to_string();
-    for part in ["watches.yaml: entry 2 (Stand): ", "secret.yml: ", "set vaultPasswordFile in watches.yaml"] {
+    for part in ["watches.yaml: entry 2 (Stand): ", "secret.yml:1: ", "set vaultPasswordFile in watches.yaml"] {
         assert!(error.contains(part), "{error}");
     }
     let watches = watches.allow_locked_entries();

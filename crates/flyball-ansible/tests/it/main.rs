@@ -3,6 +3,7 @@
 
 mod ansible;
 mod architecture;
+mod coverage;
 mod deletions;
 mod expressions;
 mod failures;

@@ -7,7 +7,7 @@ use crate::render::terminal::{Style, columns, paint, print_line};
 use clap::{Args, Subcommand};
 use flyball_ansible::{Coverage, Gap, GapKind};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Limit of shown places of a missing feature.
 const MAX_PLACES: usize = 3;
@@ -57,16 +57,23 @@ pub(crate) fn cmd_ansible(args: &AnsibleArgs) -> Result<()> {
 }
 
 fn lines(found: &Coverage) -> Vec<String> {
-    let row = |name: String, tasks: usize, built_in: usize, executor: &str| {
-        let percent = (built_in * 100).checked_div(tasks).unwrap_or(100);
+    let row = |name: String, tasks: usize, built_in: usize, executor: &str, is_rejected: bool| {
+        let percent = (built_in * 100).checked_div(tasks).unwrap_or(if is_rejected { 0 } else { 100 });
         vec![name, tasks.to_string(), built_in.to_string(), format!("{percent}%"), executor.to_owned()]
     };
     let mut rows = vec![["ROLE OR PLAYBOOK", "TASKS", "BUILT IN", "", "EXECUTOR"].map(str::to_owned).to_vec()];
     for part in &found.parts {
-        let executor = if part.rejected.is_none() { "built in" } else { "ansible-playbook" };
-        rows.push(row(part.path.display().to_string(), part.tasks, part.built_in, executor));
+        let executor = match part.rejected.is_none() {
+            true => "built in",
+            // Nothing runs an invalid entry.
+            false if part.path == Path::new(WATCHES) => "",
+            false => "ansible-playbook",
+        };
+        let name = part.path.display().to_string();
+        rows.push(row(name, part.tasks, part.built_in, executor, part.rejected.is_some()));
     }
-    rows.push(row("total".to_owned(), found.tasks, found.built_in, ""));
+    let is_rejected = found.parts.iter().any(|part| part.rejected.is_some());
+    rows.push(row("total".to_owned(), found.tasks, found.built_in, "", is_rejected));
     let mut lines = columns(rows);
     let mut gaps: BTreeMap<(GapKind, &str), Vec<&Gap>> = BTreeMap::new();
     for gap in found.parts.iter().flat_map(|part| &part.gaps) {
@@ -78,16 +85,16 @@ fn lines(found: &Coverage) -> Vec<String> {
     if !gaps.is_empty() {
         lines.extend([String::new(), paint(Style::Strong, "Missing features")]);
     }
-    let rows = gaps.iter().map(|((kind, name), count, gaps)| {
+    // Problems can be longer than a line of a terminal, so their places follow in a line of their own.
+    lines.extend(gaps.iter().flat_map(|((kind, name), count, gaps)| {
         let places = gaps.iter().flat_map(|gap| &gap.places);
         let mut places: Vec<String> =
             places.take(MAX_PLACES).map(|place| format!("{}:{}", place.file.display(), place.line)).collect();
         if *count > MAX_PLACES {
             places.push("…".to_owned());
         }
-        vec![format!("  {count}"), word(*kind).to_owned(), (*name).to_owned(), places.join(" ")]
-    });
-    lines.extend(columns(rows.collect()));
+        [format!("  {count:<4} {} {name}", word(*kind)), paint(Style::Faint, &format!("       {}", places.join(" ")))]
+    }));
     lines
 }
 

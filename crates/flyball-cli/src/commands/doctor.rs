@@ -231,11 +231,7 @@ async fn watches(findings: &mut Findings, program: &Program) {
     if entries.iter().any(|entry| !entry["role"].is_null() || !entry["playbook"].is_null()) {
         match output_of("ansible-playbook", &["--version"]) {
             Some(output) => findings.add_success("ansible-playbook", output.lines().next().unwrap_or_default()),
-            None => findings.absent(
-                "ansible-playbook",
-                "not installed",
-                "optional, for roles with modules that are not built in: pip install ansible-core kubernetes",
-            ),
+            None => ansible_playbook_missing(findings, program),
         }
     }
     // The CRD of a kind is in the project or comes from another operator.
@@ -254,6 +250,23 @@ async fn watches(findings: &mut Findings, program: &Program) {
             findings.absent("CRD", format!("{plural}.{group} is not in config/crd"), remedy);
         }
     }
+}
+
+/// Reports that `ansible-playbook` is not installed: a problem if a role needs it.
+fn ansible_playbook_missing(findings: &mut Findings, program: &Program) {
+    const INSTALL: &str = "pip install ansible-core kubernetes";
+    let required = program.ansible_requirements();
+    let Some(first) = required.first() else {
+        let remedy = format!("optional, for roles with modules that are not built in: {INSTALL}");
+        return findings.absent("ansible-playbook", "not installed", remedy);
+    };
+    let more = match required.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let found = format!("not installed, but {} needs it ({}){more}", first.runs, first.feature);
+    let remedy = format!("{INSTALL}; `flyball ansible coverage` lists all such tasks");
+    findings.add_failure("ansible-playbook", found, remedy);
 }
 
 fn project(findings: &mut Findings) -> Option<Project> {

@@ -1,7 +1,8 @@
-//! Charts of a watches.yaml, which are rendered before an operator that runs is replaced.
+//! Charts of a watches.yaml: their templates before an operator that runs is replaced, and their CRDs.
 
 use crate::cluster::apply;
 use crate::error::{Error, Result};
+use crate::operator::program::Program;
 use flyball_chart::{Capabilities, Chart, Release, Values};
 use flyball_helm::Watches;
 use serde_json::Value;
@@ -32,4 +33,14 @@ pub(super) fn check(watches: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the names of the CRDs that the charts of a program install, and that outlive their releases.
+pub(crate) fn lasting_definitions(program: &Program) -> Vec<String> {
+    // The operator itself reports errors of the file and of the chart.
+    let of = |path: &Path| flyball_helm::definitions_of_charts(&Watches::read(path).ok()?).ok();
+    match program {
+        Program::Watches(path) => of(path).unwrap_or_default(),
+        Program::File(_) | Program::Lifecycle => Vec::new(),
+    }
 }

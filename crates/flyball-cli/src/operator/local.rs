@@ -91,6 +91,9 @@ pub(crate) struct LocalOperator {
 /// Timeout of the deletion of samples.
 const SAMPLE_DELETION_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The flag of an operator of roles that describes it without the entries whose files cannot be decrypted.
+const ALLOW_LOCKED_ENTRIES: &str = "--allow-locked-entries";
+
 /// A page that an operator serves at a usual address, which another operator on this machine may have taken.
 struct Page {
     what: &'static str,
@@ -332,12 +335,17 @@ impl LocalOperator {
     async fn install(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let mut webhooks = Vec::new();
         let is_watches = matches!(program, Program::Watches(_));
+        let mut args = self.args.args.clone();
+        // With an account of its own, the operator would lack the permissions of such an entry.
+        if self.own_account.is_none() && program.has_roles() {
+            args.push(ALLOW_LOCKED_ENTRIES.to_owned());
+        }
         // Each of them starts the program, so both start at once.
         let description = async {
             let is_needed = is_watches || self.own_account.is_some();
-            if is_needed { program.describe(&self.args.args, variables).await.map(Some) } else { Ok(None) }
+            if is_needed { program.describe(&args, variables).await.map(Some) } else { Ok(None) }
         };
-        let (manifests, description) = tokio::join!(program.manifests(&self.args.args, variables), description);
+        let (manifests, description) = tokio::join!(program.manifests(&args, variables), description);
         let (manifests, description) = (manifests?, description?);
         program.check_executors()?;
         if self.current.is_none() && !manifests.iter().any(|object| object["kind"] == "CustomResourceDefinition") {

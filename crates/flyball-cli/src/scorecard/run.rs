@@ -30,6 +30,8 @@ struct ScorecardRun<'a> {
     connection: Connection,
     source: Source,
     definitions: &'a [Value],
+    /// Names of the CRDs that charts install, and that outlive their releases.
+    lasting: &'a [String],
     /// Samples that the API server accepted.
     samples: Vec<&'a Value>,
     kinds: Option<Kinds>,
@@ -61,10 +63,11 @@ pub(super) async fn run(
     args: LocalArgs,
     source: Source,
     definitions: &[Value],
+    lasting: &[String],
     samples: &[Value],
     timeout: Duration,
 ) -> Result<Vec<Check>> {
-    let mut run = ScorecardRun::new(args, source, definitions, timeout).await?;
+    let mut run = ScorecardRun::new(args, source, definitions, lasting, timeout).await?;
     let mut checks = Checks::default();
     if !checks.run("the operator starts", run.check_start()).await {
         checks.skip = Some("the operator does not start");
@@ -85,11 +88,17 @@ pub(super) async fn run(
 }
 
 impl<'a> ScorecardRun<'a> {
-    async fn new(args: LocalArgs, source: Source, definitions: &'a [Value], timeout: Duration) -> Result<Self> {
+    async fn new(
+        args: LocalArgs,
+        source: Source,
+        definitions: &'a [Value],
+        lasting: &'a [String],
+        timeout: Duration,
+    ) -> Result<Self> {
         let environment = TestEnvironment::new(args, "flyball-scorecard").await?;
         let connection = Connection::open(environment.control_plane.config.clone()).await?;
         let (samples, before) = (Vec::new(), Inventory::default());
-        Ok(Self { environment, connection, source, definitions, samples, kinds: None, before, timeout })
+        Ok(Self { environment, connection, source, definitions, lasting, samples, kinds: None, before, timeout })
     }
 
     async fn check_start(&mut self) -> Result<CheckOutcome> {
@@ -193,7 +202,9 @@ impl<'a> ScorecardRun<'a> {
             self.connection.delete(sample).await?;
         }
         let deleted = poll_until(self.timeout, POLL_INTERVAL, async || {
-            let remaining: Vec<String> = self.inventory().await?.names().map(str::to_owned).collect();
+            let inventory = self.inventory().await?;
+            let remaining: Vec<String> =
+                inventory.names().filter(|name| !self.outlives(name)).map(str::to_owned).collect();
             Ok(if remaining.is_empty() { Ok(CheckOutcome::Passed) } else { Err(remaining) })
         });
         Ok(deleted.await?.unwrap_or_else(|remaining| {
@@ -207,6 +218,12 @@ impl<'a> ScorecardRun<'a> {
             );
             CheckOutcome::failed(why, remedy)
         }))
+    }
+
+    /// Returns true if an object of the inventory is a CRD of a chart, which its releases do not delete.
+    fn outlives(&self, name: &str) -> bool {
+        let definition = name.strip_prefix("CustomResourceDefinition ");
+        definition.is_some_and(|name| self.lasting.iter().any(|lasting| lasting == name))
     }
 
     async fn check_metrics(&self) -> Result<CheckOutcome> {

@@ -73,6 +73,36 @@ fn project_without_rust_code_has_only_the_scorecard() {
     assert_eq!(json["failed"], 0, "{json:#}");
 }
 
+#[test]
+fn definitions_of_a_chart_outlive_its_release() {
+    let home = Home::new("test-crds");
+    let write = |path: &str, text: &str| {
+        fs::create_dir_all(home.0.join(path).parent().unwrap()).unwrap();
+        fs::write(home.0.join(path), text).unwrap();
+    };
+    let page = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\n";
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: kept\n  annotations: \
+                {helm.sh/resource-policy: keep}\n";
+    write("watches.yaml", "- {group: a.io, version: v1, kind: Site, chart: charts/site}\n");
+    write("charts/site/Chart.yaml", "{apiVersion: v2, name: site, version: 0.1.0}\n");
+    write("charts/site/values.yaml", "{}\n");
+    write("charts/site/templates/page.yaml", page);
+    write("charts/site/crds/pages.yaml", &SITES.replace("site", "page").replace("Site", "Page"));
+    write("config/crd/bases/a.yaml", SITES);
+    write("config/samples/a.yaml", "{apiVersion: a.io/v1, kind: Site, metadata: {name: a}, spec: {}}");
+    let checks = || -> Value { serde_json::from_str(&home.run(&["scorecard", "-o", "json"]).out).unwrap() };
+    let deletion = |checks: &Value| {
+        let mut all = checks.as_array().unwrap().iter();
+        all.find(|check| check["name"] == "deleted samples leave nothing behind").unwrap().clone()
+    };
+    assert_eq!(deletion(&checks())["outcome"], "passed");
+    // Other objects are still reported.
+    write("charts/site/templates/role.yaml", role);
+    let found = deletion(&checks());
+    let why = found["why"].as_str().unwrap_or_default();
+    assert!(why.contains("still exist: ClusterRole kept") && !why.contains("CustomResourceDefinition"), "{found}");
+}
+
 const SITES: &str = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: sites.a.io}

@@ -1,6 +1,7 @@
 //! `flyball init --helm`, `init --ansible` and `create api` in such projects.
 
 use crate::dev::LineReader;
+use crate::olm::until;
 use crate::scaffold::{edit, files};
 use crate::{CommandOutput, Home};
 use flate2::Compression;
@@ -107,6 +108,14 @@ fn role_for_ansible_is_described_without_ansible() {
         "pip install ansible-core kubernetes",
         "ansible-galaxy collection install -r requirements.yml",
     ]);
+    let output = home.within(&folder, "doctor");
+    assert!(
+        output.out.contains(
+            "x ansible-playbook: not installed, but role redis needs it (module ansible.builtin.copy)\n    pip install \
+             ansible-core kubernetes"
+        ),
+        "{output:?}"
+    );
     let requirements = fs::read_to_string(folder.join("requirements.yml")).unwrap();
     assert!(["kubernetes.core", "operator_sdk.util"].iter().all(|name| requirements.contains(name)), "{requirements}");
 }
@@ -472,6 +481,26 @@ fn doctor_names_file_field_and_remedy() {
     let output = home.within(&folder, "doctor").out;
     let missing = "x watches.yaml: not found in this directory; PROJECT is that of a project of type Helm\n";
     assert!(output.starts_with(missing) && !output.contains("cargo"), "{output}");
+}
+
+#[test]
+fn only_the_entry_with_a_locked_vault_is_out_of_service() {
+    let home = Home::new("watches-locked");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let folder = home.watched_project("--ansible");
+    home.within(&folder, REDIS).ok();
+    home.within(&folder, "create api --group cache --version v1alpha1 --kind Stand").ok();
+    fs::create_dir_all(folder.join("roles/stand/vars")).unwrap();
+    fs::write(folder.join("roles/stand/vars/main.yml"), "$ANSIBLE_VAULT;1.1;AES256\n3164\n").unwrap();
+    let problem = "watches.yaml: entry 2 (Stand): roles/stand/vars/main.yml: encrypted by ansible-vault";
+    home.within(&folder, "manifests").fails_with(&[problem, "set vaultPasswordFile"]);
+    let mut command = home.command(&["run", "--samples", "--", "--metrics-addr=0", "--health-addr=0"]);
+    command.current_dir(&folder);
+    let mut operator = LineReader::new(command);
+    operator.until("entry 2 (Stand): ");
+    until(&home, "get redises -o yaml", |output| output.out.contains("Awaiting next reconciliation"));
+    until(&home, "get stands -o yaml", |output| output.out.contains("set vaultPasswordFile"));
+    operator.stop();
 }
 
 #[test]

@@ -178,6 +178,62 @@ async fn pending_release_of_another_chart_is_not_deleted() {
     assert_eq!(uids(&test).await, before);
 }
 
+#[tokio::test(start_paused = true)]
+async fn object_is_adopted_only_with_the_label_and_both_annotations_of_helm() {
+    let (label, missing) = ("label validation error: missing key", "annotation validation error: missing key");
+    for (number, (metadata, reasons)) in [
+        (
+            json!({}),
+            format!(
+                "{label} \"app.kubernetes.io/managed-by\": must be set to \"Helm\"; {missing} \
+                 \"meta.helm.sh/release-name\": must be set to \"blue\"; {missing} \
+                 \"meta.helm.sh/release-namespace\": must be set to NAMESPACE"
+            ),
+        ),
+        (
+            json!({"labels": {"app.kubernetes.io/managed-by": "Kustomize"}, "annotations": {
+                "meta.helm.sh/release-name": "blue", "meta.helm.sh/release-namespace": "NAMESPACE"}}),
+            "label validation error: key \"app.kubernetes.io/managed-by\" must equal \"Helm\": current value is \
+             \"Kustomize\""
+                .to_owned(),
+        ),
+        (
+            json!({"annotations": {"meta.helm.sh/release-name": "red", "meta.helm.sh/release-namespace": "NAMESPACE"}}),
+            format!(
+                "{label} \"app.kubernetes.io/managed-by\": must be set to \"Helm\"; annotation validation error: key \
+                 \"meta.helm.sh/release-name\" must equal \"blue\": current value is \"red\""
+            ),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let test = test_of(site(&format!("adoption-{number}"))).start().await;
+        let metadata = metadata.to_string().replace("NAMESPACE", test.namespace());
+        let mut metadata: ObjectMeta = serde_json::from_str(&metadata).expect("it is valid");
+        metadata.name = Some("blue-page".to_owned());
+        let maps = test.api::<ConfigMap>();
+        maps.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await.expect("it is new");
+        apply_site(&test, "blue", "{}").await;
+        test.expect_errors("cannot be imported into the current release");
+        test.assert_converges().await;
+        let namespace = format!("{:?}", test.namespace());
+        let expected = format!(
+            "True InstallError: failed to install release: ConfigMap \"blue-page\" in namespace {namespace} exists and \
+             cannot be imported into the current release: invalid ownership metadata; {}",
+            reasons.replace("NAMESPACE", &namespace)
+        );
+        assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, expected);
+        // An administrator adds them.
+        let all = json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {
+            "meta.helm.sh/release-name": "blue", "meta.helm.sh/release-namespace": test.namespace()}});
+        let change = kube::api::Patch::Merge(json!({"metadata": all}));
+        maps.patch("blue-page", &kube::api::PatchParams::default(), &change).await.expect("it can be changed");
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ");
+    }
+}
+
 /// Two ConfigMaps, of which one has a name that all releases share.
 const SHARED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-own\n---\n\
                       apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: shared\n  {{- if .Values.keep }}\n  \

@@ -24,6 +24,18 @@ const SUFFIX_LENGTH: usize = 5;
 /// Bytes of a generated name before the random characters, as on the API server.
 const MAX_PREFIX_LENGTH: usize = 58;
 
+/// Treatment of an existing object that another client created, and that has no controller.
+#[derive(Debug, Default)]
+pub(super) enum Foreign {
+    /// An error that names the operator.
+    #[default]
+    Rejected,
+    /// An error with this text.
+    RejectedWith(String),
+    /// Becomes a child.
+    Adopted,
+}
+
 impl<K: AnyResource> Context<K> {
     /// Applies a child by server-side apply, with the object being reconciled as its owner, and returns the result.
     ///
@@ -116,7 +128,7 @@ impl ReconcileSession {
             let kind = self.owned_kind(&ty)?;
             let (key, object) = self.named_object(kind, child, owned)?;
             let store = self.env.caches.store_of(kind, key.namespace())?;
-            Ok((kind, self.apply_child(store, &key, &object, false).await?))
+            Ok((kind, self.apply_child(store, &key, &object, &Foreign::Rejected).await?))
         }
         .boxed()
     }
@@ -132,17 +144,17 @@ impl ReconcileSession {
         Ok((ObjectKey::new(text("namespace"), name), object))
     }
 
-    /// Applies the JSON of a child, and returns the resulting object. `adopts` permits objects of other creators.
+    /// Applies the JSON of a child, and returns the resulting object.
     pub(super) async fn apply_child(
         &self,
         store: &Store,
         key: &ObjectKey,
         object: &Value,
-        adopts: bool,
+        foreign: &Foreign,
     ) -> Result<Arc<Entry>> {
         let known = self.latest_to_apply(store, key).await?;
         match &known.entry {
-            Some(entry) => self.check_adoption(store.kind(), key, entry, adopts)?,
+            Some(entry) => self.check_adoption(store.kind(), key, entry, foreign)?,
             None => {
                 check_selected(store, key, object)?;
                 if metadata_owned(object) {
@@ -346,17 +358,19 @@ impl ReconcileSession {
     }
 
     /// Rejects the adoption of foreign objects.
-    fn check_adoption(&self, kind: &Kind, key: &ObjectKey, known: &Entry, adopts: bool) -> Result<()> {
+    fn check_adoption(&self, kind: &Kind, key: &ObjectKey, known: &Entry, foreign: &Foreign) -> Result<()> {
         if known.is_deleting() {
             return Err(Error::from(format!("{kind} {key} is being deleted")).wait());
         }
-        match known.controller() {
-            Some(owner) if owner.uid == self.primary.entry.uid() => Ok(()),
-            Some(owner) => {
+        match (known.controller(), foreign) {
+            (Some(owner), _) if owner.uid == self.primary.entry.uid() => Ok(()),
+            (Some(owner), _) => {
                 Err(format!("{kind} {key} is controlled by {} {} (uid {})", owner.kind, owner.name, owner.uid).into())
             }
-            None if adopts || known.applied_fields("", &self.env.manager).is_some() => Ok(()),
-            None => Err(format!(
+            (None, Foreign::Adopted) => Ok(()),
+            (None, _) if known.applied_fields("", &self.env.manager).is_some() => Ok(()),
+            (None, Foreign::RejectedWith(error)) => Err(error.clone().into()),
+            (None, Foreign::Rejected) => Err(format!(
                 "{kind} {key} already exists and was not created by {}: delete it, or choose another name",
                 self.env.name
             )

@@ -1,5 +1,6 @@
 //! All children of an object, declared at once in stages.
 
+use super::child::Foreign;
 use super::{Condition, readiness};
 use crate::context::{Context, ReconcileSession};
 use crate::error::{Error, Result};
@@ -56,15 +57,15 @@ struct Child {
     /// The object as JSON, or the reason why it cannot be encoded.
     object: Result<Value, String>,
     owned: bool,
-    adopts: bool,
+    foreign: Foreign,
 }
 
-/// A child with its kind, its key, its JSON, and its permission to exist already.
+/// A child with its kind, its key, its JSON, and its treatment if it exists already.
 struct DeclaredChild<'a> {
     kind: &'a Kind,
     key: ObjectKey,
     object: Value,
-    adopts: bool,
+    foreign: &'a Foreign,
 }
 
 impl Children {
@@ -109,14 +110,23 @@ impl Children {
     #[doc(alias = "takeOwnership")]
     pub fn adopting(mut self) -> Self {
         if let Some(child) = self.last().children.last_mut() {
-            child.adopts = true;
+            child.foreign = Foreign::Adopted;
+        }
+        self
+    }
+
+    /// Sets the error for the child that was added last if it exists already, created by another client and without a
+    /// controller.
+    pub fn rejecting_with(mut self, error: impl Into<String>) -> Self {
+        if let Some(child) = self.last().children.last_mut() {
+            child.foreign = Foreign::RejectedWith(error.into());
         }
         self
     }
 
     fn declare<T: AnyResource + Serialize>(mut self, child: &T, owned: bool) -> Self {
         let object = serde_json::to_value(child).map_err(|error| error.to_string());
-        self.last().children.push(Child { ty: type_of(child), object, owned, adopts: false });
+        self.last().children.push(Child { ty: type_of(child), object, owned, foreign: Foreign::Rejected });
         self
     }
 
@@ -199,9 +209,9 @@ impl ReconcileSession {
                 continue;
             }
             let before = rollout.waiting.len();
-            for DeclaredChild { kind, key, object, adopts } in declared {
+            for DeclaredChild { kind, key, object, foreign } in declared {
                 let store = self.env.caches.store_of(kind, key.namespace())?;
-                let applied = self.apply_child(store, key, object, *adopts).await;
+                let applied = self.apply_child(store, key, object, foreign).await;
                 let entry = applied.map_err(|error| named(error, kind, key))?;
                 if let Some(why) = readiness::waits_for(&kind.gvk().group, kind.name(), &entry.decode()?) {
                     rollout.waiting.push(format!("{} {}: {why}", kind.name(), key.name()));
@@ -218,7 +228,7 @@ impl ReconcileSession {
     }
 
     /// Resolves the store of each child and encodes it, before anything is written.
-    fn declared(&self, children: &Children) -> Result<Vec<Vec<DeclaredChild<'_>>>> {
+    fn declared<'a>(&'a self, children: &'a Children) -> Result<Vec<Vec<DeclaredChild<'a>>>> {
         let reject = |text: String| Err(Error::from(text).terminal());
         let (mut names, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut declared = Vec::new();
@@ -240,7 +250,7 @@ impl ReconcileSession {
                 if !seen.insert((kind, key.clone())) {
                     return reject(format!("{kind} {key} is declared twice"));
                 }
-                objects.push(DeclaredChild { kind, key, object, adopts: child.adopts });
+                objects.push(DeclaredChild { kind, key, object, foreign: &child.foreign });
             }
             declared.push(objects);
         }

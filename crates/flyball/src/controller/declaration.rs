@@ -1,6 +1,7 @@
 //! The declaration of a controller, independent of the type of its reconciler, and its start.
 
 use super::admission::Admission;
+use super::failures::Failures;
 use super::metrics::ControllerMetrics;
 use super::predicate::Filter;
 use super::source::{SourceContext, SourceKind};
@@ -293,6 +294,7 @@ impl Declaration {
             declared: Arc::new(self.declared),
             queue,
             ledger,
+            failures: Failures::default(),
         }
     }
 }

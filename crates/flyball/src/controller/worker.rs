@@ -2,6 +2,7 @@
 
 use super::admission::Admission;
 use super::escaped::Escaped;
+use super::failures::Failures;
 use super::metrics::{Outcome, ReconcileMetrics};
 use super::reconcile::{Action, Reconcile};
 use super::unconfirmed::Unconfirmed;
@@ -112,6 +113,7 @@ pub(super) struct Worker {
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: ReconcileMetrics,
     pub(super) ledger: Arc<Ledger>,
+    pub(super) failures: Failures,
 }
 
 /// The admission of a call.
@@ -450,6 +452,15 @@ impl Worker {
         }
     }
 
+    /// Logs a failure: as a warning, unless there were many for this cause.
+    fn log_failure(&self, key: &ObjectKey, failures: u32, error: &Error, text: &str) {
+        match self.failures.admit(key, text, Instant::now()) {
+            Some(0) => tracing::warn!(failures, at = error.call_site(), "failed: {text}"),
+            Some(omitted) => tracing::warn!(failures, at = error.call_site(), omitted, "failed: {text}"),
+            None => tracing::debug!(failures, at = error.call_site(), "failed: {text}"),
+        }
+    }
+
     /// Calls the hooks for errors.
     fn failed(&self, key: &ObjectKey, error: &Error) {
         for hook in self.env.on_error.iter() {
@@ -499,7 +510,7 @@ impl Worker {
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {text}"),
                     Outcome::Terminal => tracing::error!("not retried until the object changes: {text}"),
-                    _ => tracing::warn!(failures, at = error.call_site(), "failed: {text}"),
+                    _ => self.log_failure(&item.key, failures, &error, &text.to_string()),
                 }
             }
             CallOutcome::Panicked(text) => {

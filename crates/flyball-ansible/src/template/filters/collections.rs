@@ -1,0 +1,175 @@
+//! Filters of lists and maps.
+
+use super::super::output::check_size;
+use super::super::printf::type_name;
+use super::super::{from_json, items, reject, weigh};
+use super::{ignore, to_json};
+use crate::yaml;
+use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::{Environment, Error, State};
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeSet;
+
+/// The ways of `combine` to merge lists; the first one is the default.
+const LIST_MERGES: [&str; 6] = ["replace", "keep", "append", "prepend", "append_rp", "prepend_rp"];
+/// Nesting limit of flattened lists.
+const MAX_DEPTH: usize = 64;
+
+pub(super) fn add(env: &mut Environment<'static>) {
+    env.add_filter("combine", |state: &State<'_, '_>, first: Value, others: Rest<Value>, options: Kwargs| {
+        let recursive = options.get::<Option<bool>>("recursive")?.unwrap_or(false);
+        let lists: Option<String> = options.get("list_merge")?;
+        if options.assert_all_used().is_err() {
+            return Err(reject("'recursive' and 'list_merge' are the only valid keyword arguments"));
+        }
+        let lists = lists.as_deref().unwrap_or(LIST_MERGES[0]);
+        if !LIST_MERGES.contains(&lists) {
+            return Err(reject(
+                "merge_hash: 'list_merge' argument can only be equal to 'replace', 'keep', 'append', 'prepend', \
+                 'append_rp' or 'prepend_rp'",
+            ));
+        }
+        let mut all = maps(state, &first)?;
+        for other in &*others {
+            all.extend(maps(state, other)?);
+        }
+        let mut combined = Map::new();
+        for map in all {
+            combine(&mut combined, map, recursive, lists);
+        }
+        Ok::<_, Error>(from_json(combined))
+    });
+    env.add_filter("dict2items", |state: &State<'_, '_>, map: Value, options: Kwargs| {
+        let key: Option<String> = options.get("key_name")?;
+        let value: Option<String> = options.get("value_name")?;
+        options.assert_all_used()?;
+        let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
+        let Json::Object(fields) = to_json(state, &map)? else {
+            return Err(reject("dict2items: the value must be a map"));
+        };
+        check_size("dict2items", fields.len().saturating_mul(key.len().saturating_add(value.len())))?;
+        let item = |(name, field): (String, Json)| {
+            Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect())
+        };
+        Ok(from_json(fields.into_iter().map(item).collect::<Vec<_>>()))
+    });
+    env.add_filter(
+        "items2dict",
+        |state: &State<'_, '_>, list: Value, key: Option<String>, value: Option<String>, options: Kwargs| {
+            let key = key.or(options.get("key_name")?).unwrap_or_else(|| "key".into());
+            let value = value.or(options.get("value_name")?).unwrap_or_else(|| "value".into());
+            options.assert_all_used()?;
+            weigh(state, &list)?;
+            if !matches!(list.kind(), ValueKind::Seq | ValueKind::Iterable) {
+                return Err(reject(format!("items2dict requires a list, got {} instead", type_name(&list))));
+            }
+            let mut map = Map::new();
+            for item in list.try_iter()? {
+                if item.kind() != ValueKind::Map {
+                    return Err(reject("items2dict requires a list of dictionaries"));
+                }
+                let (name, field) = (item.get_attr(&key)?, item.get_attr(&value)?);
+                if name.is_undefined() || field.is_undefined() {
+                    return Err(reject(format!(
+                        "items2dict requires each dictionary in the list to contain the keys '{key}' and '{value}'"
+                    )));
+                }
+                map.insert(name.to_string(), super::super::to_json(&field)?);
+            }
+            Ok::<_, Error>(from_json(map))
+        },
+    );
+    env.add_filter("ternary", |value: Value, yes: Value, no: Value, none: Option<Value>| match none {
+        Some(none) if value.is_none() => none,
+        _ if value.is_true() => yes,
+        _ => no,
+    });
+    env.add_filter("union", |state: &State<'_, '_>, left: Value, right: Value| {
+        let mut known = BTreeSet::new();
+        let all = items(state, &left)?.into_iter().chain(items(state, &right)?);
+        Ok::<_, Error>(all.filter(|item| known.insert(item.clone())).collect::<Vec<_>>())
+    });
+    env.add_filter("intersect", |state: &State<'_, '_>, left: Value, right: Value| chosen(state, &left, &right, true));
+    env.add_filter("difference", |state: &State<'_, '_>, left: Value, right: Value| {
+        chosen(state, &left, &right, false)
+    });
+    env.add_filter("symmetric_difference", |state: &State<'_, '_>, left: Value, right: Value| {
+        Ok::<_, Error>([chosen(state, &left, &right, false)?, chosen(state, &right, &left, false)?].concat())
+    });
+    env.add_filter("flatten", |state: &State<'_, '_>, list: Value, options: Kwargs| {
+        let levels: Option<usize> = options.get("levels")?;
+        ignore(&options, &["skip_nulls"])?;
+        options.assert_all_used()?;
+        let mut flat = Vec::new();
+        flatten(&to_json(state, &list)?, levels.unwrap_or(MAX_DEPTH).min(MAX_DEPTH) + 1, &mut flat);
+        Ok::<_, Error>(from_json(flat))
+    });
+    env.add_filter("extract", |key: Value, container: Value| container.get_item(&key));
+}
+
+/// Returns a map, or the maps of a list.
+fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, Error> {
+    match to_json(state, value)? {
+        Json::Object(map) => Ok(vec![map]),
+        Json::Array(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Json::Object(map) => Ok(map),
+                other => Err(reject(format!("combine requires maps, not {}", yaml::type_name(&other)))),
+            })
+            .collect(),
+        other => Err(reject(format!("combine requires maps, not {}", yaml::type_name(&other)))),
+    }
+}
+
+fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: bool, lists: &str) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Json::Object(known)), Json::Object(value)) if recursive => combine(known, value, recursive, lists),
+            (Some(Json::Array(known)), Json::Array(mut value)) => match lists {
+                "keep" => {}
+                "append" => known.append(&mut value),
+                // Equal items of the first list are omitted.
+                "append_rp" => {
+                    without(known, &value);
+                    known.append(&mut value);
+                }
+                "prepend_rp" => {
+                    without(known, &value);
+                    value.append(known);
+                    *known = value;
+                }
+                "prepend" => {
+                    value.append(known);
+                    *known = value;
+                }
+                _ => *known = value,
+            },
+            (_, value) => drop(into.insert(key, value)),
+        }
+    }
+}
+
+/// Removes items that are in another list.
+fn without(items: &mut Vec<Json>, other: &[Json]) {
+    let other: BTreeSet<String> = other.iter().map(Json::to_string).collect();
+    items.retain(|item| !other.contains(&item.to_string()));
+}
+
+/// Returns the distinct items of a list that are, or are not, in another list.
+fn chosen(state: &State<'_, '_>, of: &Value, other: &Value, is_in: bool) -> Result<Vec<Value>, Error> {
+    let other: BTreeSet<Value> = items(state, other)?.into_iter().collect();
+    let mut known = BTreeSet::new();
+    let is_chosen = |item: &Value| other.contains(item) == is_in && known.insert(item.clone());
+    let mut found = items(state, of)?;
+    found.retain(is_chosen);
+    Ok(found)
+}
+
+fn flatten(value: &Json, levels: usize, into: &mut Vec<Json>) {
+    match value {
+        Json::Array(items) if levels > 0 => items.iter().for_each(|item| flatten(item, levels - 1, into)),
+        Json::Null => {}
+        other => into.push(other.clone()),
+    }
+}
