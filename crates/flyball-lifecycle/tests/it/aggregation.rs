@@ -1,7 +1,7 @@
 //! PackageManifests through an API server: TLS, certificates of the API server, discovery.
 
 use crate::recorded;
-use flyball_lifecycle::packages::{FrontProxy, Reach, publish, serve};
+use flyball_lifecycle::packages::{FrontProxy, PackageServer, Reach, publish, serve};
 use flyball_server::{Dialer, Options, Server, User};
 use flyball_tls::{Authority, Identity, Purpose, Trust, Validity};
 use http::header::CONTENT_TYPE;
@@ -26,6 +26,11 @@ fn client(authority: &Authority, name: &str) -> Identity {
 
 /// Serves the recorded catalog behind an APIService, and returns an API server with this certificate.
 async fn api_server(proxy: &Authority, identity: Identity) -> Server {
+    api_server_of(recorded::server(), proxy, identity).await
+}
+
+/// Serves packages behind an APIService, and returns an API server with this certificate.
+async fn api_server_of(packages: PackageServer, proxy: &Authority, identity: Identity) -> Server {
     let serving = authority("packages");
     let names = vec!["packages.olm.svc".to_owned()];
     let certificate = serving.issue("packages", Purpose::Server(&names), Validity::UNLIMITED).unwrap();
@@ -33,7 +38,7 @@ async fn api_server(proxy: &Authority, identity: Identity) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let tls = front_proxy.tls(&certificate).unwrap();
-    tokio::spawn(serve(recorded::server(), listener, tls, front_proxy, pending()));
+    tokio::spawn(serve(packages, listener, tls, front_proxy, pending()));
 
     let dialer = Arc::new(Dialer::default().with_identity(identity));
     let server = Server::new(Options { aggregated: dialer, ..Options::system().unwrap() });
@@ -87,6 +92,51 @@ async fn packages_are_read_through_the_api_server() {
     let is_manifest = |(name, _): &(&String, &Value)| name.ends_with(".PackageManifest");
     let schemas = described["components"]["schemas"].as_object().unwrap();
     assert!(code == 200 && schemas.iter().any(|schema| is_manifest(&schema)), "{described}");
+}
+
+/// Begins a watch, and returns its response.
+async fn watch(server: &Server, query: &str, accept: &str) -> http::Response<flyball_server::Body> {
+    let path = format!("{PACKAGES}/namespaces/a/packagemanifests?watch=true&{query}");
+    let request = Request::get(path).header("accept", accept);
+    let mut request = request.body(Full::new(bytes::Bytes::new())).unwrap();
+    request.extensions_mut().insert(User::admin());
+    server.handle(request).await
+}
+
+/// Returns the next event of a watch: its type, and the name of the package.
+async fn event(watch: &mut http::Response<flyball_server::Body>) -> Option<(String, String)> {
+    let frame = watch.body_mut().frame().await?.unwrap();
+    let event: Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+    let object = &event["object"];
+    let name = object["metadata"]["name"].as_str().or(object["rows"][0]["cells"][0].as_str());
+    let name = name.unwrap_or_else(|| panic!("{event}"));
+    Some((event["type"].as_str().unwrap().to_owned(), name.to_owned()))
+}
+
+#[tokio::test]
+async fn packages_are_watched_through_the_api_server() {
+    let proxy = authority("front-proxy-ca");
+    let packages = recorded::server();
+    let server = api_server_of(packages.clone(), &proxy, client(&proxy, "front-proxy")).await;
+    let path = format!("{PACKAGES}/namespaces/a/packagemanifests");
+    let (_, list) = ask(&server, Method::GET, &path, Value::Null).await;
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let query = format!("resourceVersion={version}&fieldSelector=metadata.name%3Dmemo");
+    let (mut objects, mut rows) =
+        (watch(&server, &query, "application/json").await, watch(&server, &query, table).await);
+    packages.remove(&recorded::catalog_key());
+    let deleted = Some(("DELETED".to_owned(), "memo".to_owned()));
+    assert_eq!((event(&mut objects).await, event(&mut rows).await), (deleted.clone(), deleted));
+    recorded::insert(&packages);
+    let added = Some(("ADDED".to_owned(), "memo".to_owned()));
+    assert_eq!((event(&mut objects).await, event(&mut rows).await), (added.clone(), added.clone()));
+
+    let mut new = watch(&server, "fieldSelector=metadata.name%3Dmemo&timeoutSeconds=1", "application/json").await;
+    assert_eq!(event(&mut new).await, added, "without a version, everything is new");
+    assert_eq!(event(&mut new).await, None, "it ends after its time");
+    assert_eq!(watch(&server, &format!("resourceVersion={version}"), "application/json").await.status(), 410);
+    assert_eq!(watch(&server, "sendInitialEvents=true", "application/json").await.status(), 422);
 }
 
 #[tokio::test]
