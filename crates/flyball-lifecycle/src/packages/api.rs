@@ -3,7 +3,6 @@
 use super::manifest::{CatalogSummary, GROUP, PackageManifest, VERSION};
 use super::openapi;
 use super::table::{Include, table};
-use super::watch::{MAX_WATCHES, Watch};
 use crate::catalog::CatalogKey;
 use crate::content::Content;
 use base64::Engine as _;
@@ -20,7 +19,9 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use url::form_urlencoded;
 
-const RESOURCE: &str = "packagemanifests";
+pub(super) const RESOURCE: &str = "packagemanifests";
+/// Maximum number of watches.
+const MAX_WATCHES: usize = 100;
 /// The picture of packages that have none.
 const DEFAULT_ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><circle cx="32" cy="32" r="30" fill="#d1d1d1"/><path d="M20 24l12-7 12 7v16l-12 7-12-7z" fill="none" stroke="#8d8d8f" stroke-width="4"/></svg>"##;
 
@@ -41,7 +42,7 @@ pub struct PackageServer {
 }
 
 /// The packages that a request selects, by namespace, name and catalog.
-pub(super) type Shown = BTreeMap<(String, String, CatalogKey), Value>;
+pub(super) type SelectedPackages = BTreeMap<(String, String, CatalogKey), Value>;
 
 /// The objects that a request selects.
 pub(super) struct Selection {
@@ -51,7 +52,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    fn read(namespace: Option<&str>, query: &Query) -> Result<Self, Status> {
+    pub(super) fn read(namespace: Option<&str>, query: &Query) -> Result<Self, Status> {
         let labels = LabelSelector::parse(query.text("labelSelector"))
             .map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))?;
         let fields = FieldSelector::parse(query.text("fieldSelector"))
@@ -90,22 +91,6 @@ impl PackageServer {
         if self.catalogs.write().remove(catalog).is_some() {
             self.version.send_modify(|version| *version += 1);
         }
-    }
-
-    /// Returns the watch that a request begins, or its refusal; `None` for other requests.
-    pub(super) fn watched<B>(&self, request: &Request<B>) -> Option<Result<Watch, Response<Bytes>>> {
-        let query = Query::read(request.uri().query().unwrap_or_default());
-        let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
-        if *request.method() != Method::GET || !query.flag("watch") {
-            return None;
-        }
-        let namespace = match parts[..] {
-            ["apis", GROUP, VERSION, RESOURCE] => None,
-            ["apis", GROUP, VERSION, "namespaces", namespace, RESOURCE] => Some(namespace),
-            _ => return None,
-        };
-        let selection = Selection::read(namespace, &query).map_err(|error| status(&error));
-        Some(selection.and_then(|selection| Watch::new(self, selection, &query, request.headers())))
     }
 
     pub(super) fn watches(&self) -> Arc<Semaphore> {
@@ -174,8 +159,8 @@ impl PackageServer {
     }
 
     /// Returns the packages of a selection.
-    pub(super) fn shown(&self, selection: &Selection) -> Shown {
-        let mut found = Shown::new();
+    pub(super) fn selected(&self, selection: &Selection) -> SelectedPackages {
+        let mut found = SelectedPackages::new();
         for (key, packages) in self.visible(selection.namespace.as_deref()) {
             for (name, manifest) in packages.iter() {
                 let labeled = &manifest.object["metadata"]["labels"];
@@ -204,7 +189,7 @@ impl PackageServer {
         };
         // Read before the packages: a watch from here misses nothing.
         let version = self.version.borrow().to_string();
-        let objects = self.shown(&selection).into_values().collect();
+        let objects = self.selected(&selection).into_values().collect();
         self.represent(objects, query, headers, &version, |items| {
             json!({
                 "kind": "PackageManifestList", "apiVersion": format!("{GROUP}/{VERSION}"),
@@ -317,7 +302,7 @@ fn resources() -> Value {
     json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{GROUP}/{VERSION}"),
         "resources": [
-            resource(RESOURCE.into(), "packagemanifest", &["get", "list", "watch"]),
+            resource(RESOURCE.into(), "packagemanifest", &["get", "list"]),
             resource(format!("{RESOURCE}/icon"), "", &["get"]),
         ],
     })
@@ -327,7 +312,7 @@ fn aggregated_discovery() -> Response<Bytes> {
     let kind = json!({"group": GROUP, "version": VERSION, "kind": "PackageManifest"});
     let resource = json!({
         "resource": RESOURCE, "responseKind": kind, "scope": "Namespaced", "singularResource": "packagemanifest",
-        "verbs": ["get", "list", "watch"],
+        "verbs": ["get", "list"],
         "subresources": [{"subresource": "icon", "responseKind": kind, "verbs": ["get"]}],
     });
     let versions = json!([{"version": VERSION, "resources": [resource], "freshness": "Current"}]);
@@ -375,7 +360,7 @@ fn not_found_page() -> Response<Bytes> {
 pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    fn read(text: &str) -> Self {
+    pub(super) fn read(text: &str) -> Self {
         Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
 

@@ -1,16 +1,17 @@
 //! Watches of PackageManifests.
 //!
-//! Packages change when the content of a catalog does, so a watch compares the packages that it has sent with those that
-//! exist after each such change. Its version counts the changes: a watch from another version than the current one is
-//! expired, and the client lists again. See
+//! Packages change when the content of a catalog does. After each such change, a watch compares the packages that it
+//! has sent with those that exist. A version counts the changes: a watch from another one than the current is expired,
+//! and the client lists again. Discovery has no verb `watch`, as in OLM. See
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
-use super::api::{PackageServer, Query, Selection, Shown, status};
+use super::api::{PackageServer, Query, RESOURCE, SelectedPackages, Selection, status};
+use super::manifest::{GROUP, VERSION};
 use bytes::Bytes;
 use flyball_core::{Status, status::Reason};
 use futures_util::stream::unfold;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
@@ -22,8 +23,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, timeout_at};
 
-/// Maximum number of watches.
-pub(super) const MAX_WATCHES: usize = 100;
 /// Duration of a watch without `timeoutSeconds`, and the longest one.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
 /// Seconds after which a client should try again if there are too many watches.
@@ -34,7 +33,7 @@ pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Answers a request, also for a watch. The caller has authorized it.
 pub(super) fn respond<B>(server: &PackageServer, request: &Request<B>) -> Response<Body> {
-    match server.watched(request) {
+    match watched(server, request) {
         None => server.handle(request).map(|body| Full::new(body).boxed_unsync()),
         Some(Err(refusal)) => refusal.map(|body| Full::new(body).boxed_unsync()),
         Some(Ok(watch)) => {
@@ -45,14 +44,30 @@ pub(super) fn respond<B>(server: &PackageServer, request: &Request<B>) -> Respon
     }
 }
 
+/// Returns the watch that a request begins, or its refusal; `None` for other requests.
+fn watched<B>(server: &PackageServer, request: &Request<B>) -> Option<Result<Watch, Response<Bytes>>> {
+    let query = Query::read(request.uri().query().unwrap_or_default());
+    let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+    if *request.method() != Method::GET || !query.flag("watch") {
+        return None;
+    }
+    let namespace = match parts[..] {
+        ["apis", GROUP, VERSION, RESOURCE] => None,
+        ["apis", GROUP, VERSION, "namespaces", namespace, RESOURCE] => Some(namespace),
+        _ => return None,
+    };
+    let selection = Selection::read(namespace, &query).map_err(|error| status(&error));
+    Some(selection.and_then(|selection| Watch::new(server, selection, &query, request.headers())))
+}
+
 /// A watch of the packages that a request selects.
-pub(super) struct Watch {
+struct Watch {
     server: PackageServer,
     selection: Selection,
     /// True if objects are sent as rows of tables.
     table: Option<super::table::Include>,
     /// The packages that the client knows.
-    sent: Shown,
+    sent: SelectedPackages,
     /// Events that are not sent yet.
     events: VecDeque<Bytes>,
     changes: Receiver<u64>,
@@ -62,7 +77,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Creates a watch; or the refusal of it.
-    pub(super) fn new(
+    fn new(
         server: &PackageServer,
         selection: Selection,
         query: &Query,
@@ -79,8 +94,8 @@ impl Watch {
         let current = changes.borrow_and_update().to_string();
         let sent = match query.text("resourceVersion") {
             // The client knows nothing: everything is new.
-            "" | "0" => Shown::default(),
-            known if known == current => server.shown(&selection),
+            "" | "0" => SelectedPackages::default(),
+            known if known == current => server.selected(&selection),
             known => {
                 let text = format!("too old resource version: {known} ({current})");
                 return Err(status(&Status::expired(text)));
@@ -96,7 +111,7 @@ impl Watch {
 
     /// Adds the events of what has changed.
     fn compare(&mut self) {
-        let now = self.server.shown(&self.selection);
+        let now = self.server.selected(&self.selection);
         for (key, object) in &now {
             match self.sent.get(key) {
                 Some(known) if known == object => {}

@@ -71,9 +71,9 @@ pub(super) async fn execute(
 /// The treatment of an object that exists.
 #[derive(Debug, PartialEq, Eq)]
 enum Shared {
-    /// It is applied.
+    /// The object is applied.
     Applied,
-    /// It belongs to other operators, and stays as it is.
+    /// The object belongs to other operators, and stays as it is.
     AsItIs,
 }
 

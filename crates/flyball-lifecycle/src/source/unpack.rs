@@ -181,7 +181,7 @@ pub(super) fn add_layer(
     Ok(position.get())
 }
 
-/// What a layer changes in the layers below.
+/// Changes of a layer in the layers below.
 struct Changes {
     /// Bytes that its files may still have.
     remaining: usize,

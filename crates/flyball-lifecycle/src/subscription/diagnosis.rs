@@ -44,7 +44,7 @@ pub struct Snapshot {
     pub conditions: Vec<OperatorCondition>,
     /// The CatalogSources of the namespace and of the global one, and their contents.
     pub catalogs: Vec<(CatalogSource, Result<Loaded, String>)>,
-    /// Those of them that cannot be read with the permissions of the user, as `namespace/name`. They may exist or not.
+    /// CatalogSources that cannot be read with the permissions of the user, as `namespace/name`. They may exist or not.
     pub hidden_catalogs: BTreeSet<String>,
 }
 

@@ -12,7 +12,6 @@ use crate::api::{
     InstallPlanStatus, SubscriptionState, UpgradeStrategy,
 };
 use crate::catalog::{CatalogKey, Catalogs};
-use crate::csv::label_of;
 use crate::installed::{bundle_of, to_stay};
 use crate::patch::change_status;
 use crate::plan::{Chosen, steps};
@@ -419,10 +418,6 @@ async fn plan(
             let owners = owners.iter().map(|index| owner_of(&view.subscriptions[*index])).collect();
             let mut plan = new_plan(&view.namespace, owners, generation, approval, names);
             plan.spec.approved |= group.is_approved;
-            // Otherwise the controller of Operators would change the plan, and the objects that follow from it.
-            let own = fresh.iter().filter(|selected| selected.subscription.is_some());
-            let label = |selected: &Selected| (label_of(&selected.package, &view.namespace), String::new());
-            plan.metadata.labels = Some(own.map(label).collect());
             cx.create_unowned(&plan).await?
         }
     };

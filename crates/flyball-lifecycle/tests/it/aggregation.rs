@@ -26,11 +26,6 @@ fn client(authority: &Authority, name: &str) -> Identity {
 
 /// Serves the recorded catalog behind an APIService, and returns an API server with this certificate.
 async fn api_server(proxy: &Authority, identity: Identity) -> Server {
-    api_server_of(recorded::server(), proxy, identity).await
-}
-
-/// Serves packages behind an APIService, and returns an API server with this certificate.
-async fn api_server_of(packages: PackageServer, proxy: &Authority, identity: Identity) -> Server {
     let serving = authority("packages");
     let names = vec!["packages.olm.svc".to_owned()];
     let certificate = serving.issue("packages", Purpose::Server(&names), Validity::UNLIMITED).unwrap();
@@ -38,7 +33,7 @@ async fn api_server_of(packages: PackageServer, proxy: &Authority, identity: Ide
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let tls = front_proxy.tls(&certificate).unwrap();
-    tokio::spawn(serve(packages, listener, tls, front_proxy, pending()));
+    tokio::spawn(serve(recorded::server(), listener, tls, front_proxy, pending()));
 
     let dialer = Arc::new(Dialer::default().with_identity(identity));
     let server = Server::new(Options { aggregated: dialer, ..Options::system().unwrap() });
@@ -94,17 +89,32 @@ async fn packages_are_read_through_the_api_server() {
     assert!(code == 200 && schemas.iter().any(|schema| is_manifest(&schema)), "{described}");
 }
 
-/// Begins a watch, and returns its response.
-async fn watch(server: &Server, query: &str, accept: &str) -> http::Response<flyball_server::Body> {
-    let path = format!("{PACKAGES}/namespaces/a/packagemanifests?watch=true&{query}");
-    let request = Request::get(path).header("accept", accept);
-    let mut request = request.body(Full::new(bytes::Bytes::new())).unwrap();
-    request.extensions_mut().insert(User::admin());
-    server.handle(request).await
+/// Serves packages as to an API server, and returns a function that begins watches.
+async fn watcher(packages: &PackageServer) -> impl AsyncFn(&str, &str) -> http::Response<hyper::body::Incoming> {
+    let (serving, proxy, name) = (authority("packages"), authority("front-proxy-ca"), "packages.olm.svc");
+    let certificate = serving.issue("packages", Purpose::Server(&[name.to_owned()]), Validity::UNLIMITED).unwrap();
+    let front_proxy = FrontProxy { authority: proxy.certificate().to_owned(), names: vec!["front-proxy".to_owned()] };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = front_proxy.tls(&certificate).unwrap();
+    tokio::spawn(serve(packages.clone(), listener, tls, front_proxy, pending()));
+    let trust = Trust::Bundle(serving.certificate().as_bytes());
+    let tls = flyball_tls::identified_client_config(trust, &client(&proxy, "front-proxy")).unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
+    async move |query: &str, accept: &str| {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let stream = connector.connect(name.try_into().unwrap(), stream).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let path = format!("{PACKAGES}/namespaces/a/packagemanifests?{query}");
+        let request = Request::get(path).header("host", name).header("accept", accept);
+        sender.send_request(request.body(Full::new(bytes::Bytes::new())).unwrap()).await.unwrap()
+    }
 }
 
 /// Returns the next event of a watch: its type, and the name of the package.
-async fn event(watch: &mut http::Response<flyball_server::Body>) -> Option<(String, String)> {
+async fn event(watch: &mut http::Response<hyper::body::Incoming>) -> Option<(String, String)> {
     let frame = watch.body_mut().frame().await?.unwrap();
     let event: Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
     let object = &event["object"];
@@ -114,17 +124,16 @@ async fn event(watch: &mut http::Response<flyball_server::Body>) -> Option<(Stri
 }
 
 #[tokio::test]
-async fn packages_are_watched_through_the_api_server() {
-    let proxy = authority("front-proxy-ca");
+async fn packages_are_watched() {
+    const JSON: &str = "application/json";
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let packages = recorded::server();
-    let server = api_server_of(packages.clone(), &proxy, client(&proxy, "front-proxy")).await;
-    let path = format!("{PACKAGES}/namespaces/a/packagemanifests");
-    let (_, list) = ask(&server, Method::GET, &path, Value::Null).await;
+    let ask = watcher(&packages).await;
+    let list = ask("limit=500", JSON).await.into_body().collect().await.unwrap().to_bytes();
+    let list: Value = serde_json::from_slice(&list).unwrap();
     let version = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-    let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-    let query = format!("resourceVersion={version}&fieldSelector=metadata.name%3Dmemo");
-    let (mut objects, mut rows) =
-        (watch(&server, &query, "application/json").await, watch(&server, &query, table).await);
+    let query = format!("watch=true&resourceVersion={version}&fieldSelector=metadata.name%3Dmemo");
+    let (mut objects, mut rows) = (ask(&query, JSON).await, ask(&query, TABLE).await);
     packages.remove(&recorded::catalog_key());
     let deleted = Some(("DELETED".to_owned(), "memo".to_owned()));
     assert_eq!((event(&mut objects).await, event(&mut rows).await), (deleted.clone(), deleted));
@@ -132,11 +141,11 @@ async fn packages_are_watched_through_the_api_server() {
     let added = Some(("ADDED".to_owned(), "memo".to_owned()));
     assert_eq!((event(&mut objects).await, event(&mut rows).await), (added.clone(), added.clone()));
 
-    let mut new = watch(&server, "fieldSelector=metadata.name%3Dmemo&timeoutSeconds=1", "application/json").await;
+    let mut new = ask("watch=true&fieldSelector=metadata.name%3Dmemo&timeoutSeconds=1", JSON).await;
     assert_eq!(event(&mut new).await, added, "without a version, everything is new");
     assert_eq!(event(&mut new).await, None, "it ends after its time");
-    assert_eq!(watch(&server, &format!("resourceVersion={version}"), "application/json").await.status(), 410);
-    assert_eq!(watch(&server, "sendInitialEvents=true", "application/json").await.status(), 422);
+    assert_eq!(ask(&format!("watch=true&resourceVersion={version}"), JSON).await.status(), 410);
+    assert_eq!(ask("watch=true&sendInitialEvents=true", JSON).await.status(), 422);
 }
 
 #[tokio::test]
