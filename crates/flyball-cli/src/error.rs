@@ -100,6 +100,11 @@ impl Error {
         false
     }
 
+    /// Returns true if the API server denies the permission.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
     /// Returns true if the object or its kind does not exist.
     pub(crate) fn is_absence(&self) -> bool {
         let source = self.source.as_deref().and_then(|source| source.downcast_ref());

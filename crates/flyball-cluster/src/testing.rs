@@ -280,6 +280,12 @@ impl Launcher {
     }
 }
 
+/// Returns true if a role extends those of users: the operator does not get its permissions.
+fn is_aggregated(role: &Value) -> bool {
+    let labels = role["metadata"]["labels"].as_object();
+    labels.is_some_and(|labels| labels.keys().any(|name| name.starts_with("rbac.authorization.k8s.io/aggregate-to-")))
+}
+
 impl Test {
     /// Returns the setup for a test of an operator, which is constructed at each start.
     pub fn of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
@@ -496,7 +502,7 @@ impl Test {
             self.apply_object(manifest).await;
             let (kind, name) = (manifest["kind"].as_str().unwrap_or_default(), &manifest["metadata"]["name"]);
             match kind {
-                "ClusterRole" | "Role" => {
+                "ClusterRole" | "Role" if !is_aggregated(manifest) => {
                     let mut metadata = manifest["metadata"].clone();
                     metadata["name"] =
                         format!("{}-{}", name.as_str().unwrap_or_default(), self.installed.namespace).into();

@@ -63,6 +63,8 @@ struct Entry {
     loaded: Option<Timestamp>,
     /// Time at which a resolution began to wait for its first content.
     awaited: Option<Timestamp>,
+    /// Number of failures to load it since the last success.
+    failures: u32,
 }
 
 /// The identity of a set of catalogs: keys, contents and priorities.
@@ -140,6 +142,7 @@ impl CatalogContents {
         let number = state.next();
         let entry = state.entry(source);
         let had_error = entry.state.error.take().is_some();
+        entry.failures = 0;
         let Some(Loaded { content, revision }) = loaded else { return had_error };
         if entry.state.content.is_some() && entry.revision == revision {
             return had_error;
@@ -151,7 +154,14 @@ impl CatalogContents {
     /// Stores the reason why a catalog could not be loaded; returns true if it is another one than before.
     pub(crate) fn fail(&self, source: &CatalogSource, error: &str) -> bool {
         let mut state = self.state.lock();
-        state.entry(source).state.error.replace(error.to_owned()).as_deref() != Some(error)
+        let entry = state.entry(source);
+        entry.failures = entry.failures.saturating_add(1);
+        entry.state.error.replace(error.to_owned()).as_deref() != Some(error)
+    }
+
+    /// Returns the number of failures to load a catalog since the last success.
+    fn failures(&self, source: &CatalogSource) -> u32 {
+        self.state.lock().find(source).map_or(0, |entry| entry.failures)
     }
 
     /// Drops the contents of CatalogSources that do not exist, and returns their keys.
@@ -320,6 +330,7 @@ impl State {
             number: 0,
             loaded: None,
             awaited: None,
+            failures: 0,
         };
         let entry = self.entries.entry(key_of(source)).or_insert_with(fresh);
         if entry.uid != uid {

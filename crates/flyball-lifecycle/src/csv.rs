@@ -10,7 +10,8 @@
 //! | `index` | finds objects by owner, origin and Operator |
 //! | `copies`, `cleanup`, `reset` | copies in target namespaces; deletion |
 //! | `changes` | changes of other objects that concern an operator |
-//! | `controller` | calls the above in order |
+//! | `installation`, `phase` | applies the objects of an operator; changes its phase |
+//! | `controller`, `declaration` | calls the above in order; what it watches |
 //! | `condition`, `component`, `config` | OperatorConditions, Operators, OLMConfig |
 //! | `policy` | users who may write objects that determine permissions |
 //!
@@ -24,10 +25,13 @@ mod condition;
 mod config;
 mod controller;
 mod copies;
+mod declaration;
 mod desired;
 mod index;
+mod installation;
 mod membership;
 mod observe;
+mod phase;
 mod policy;
 mod replacement;
 mod reset;
@@ -66,7 +70,7 @@ pub fn add_to(operator: Operator) -> Operator {
         .cache(Cache::<MutatingWebhookConfiguration>::new().labels(MANAGED))
         .cache(Cache::<ValidatingWebhookConfiguration>::new().labels(MANAGED))
         .cache(Cache::<Definition>::new().without("spec.versions.schema"))
-        .controller(controller::controller())
+        .controller(declaration::controller())
         .controller(condition::controller())
         .controller(component::controller())
         .controller(component::subscription_controller())

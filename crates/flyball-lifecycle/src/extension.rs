@@ -125,24 +125,11 @@ impl ClusterExtensions {
         let (incomplete, mut unfinished): (Vec<_>, Vec<_>) =
             plans.partition(|plan| plan.status.phase == InstallPlanPhase::None);
         if let Some(plan) = unfinished.pop() {
-            let names = plan.spec.cluster_service_version_names.join(", ");
-            if !is_loading && is_obsolete(&plan, extension, wanted) {
-                withdraw(&plan, csvs, cx).await?;
-                // Its deletion triggers the next reconcile.
-                return Ok(State::Waiting(format!("the installation of {names} is withdrawn")));
-            }
-            return Ok(match plan.status.message.is_empty() {
-                true => State::Waiting(format!("{names} is being installed")),
-                false => State::Retrying(format!("{names}: {}", plan.status.message)),
-            });
+            let is_obsolete = !is_loading && is_obsolete(&plan, extension, wanted);
+            return progress(&plan, is_obsolete, csvs, cx).await;
         }
-        if let Some(csv) = installed.filter(|csv| csv.status.phase != Phase::Succeeded) {
-            let is_replaceable = has_failed(csv) && wanted != csv.metadata.name.as_deref();
-            if !is_replaceable {
-                let (name, status) = (csv.name_any(), &csv.status);
-                let why = format!("{name}: {:?}, {}: {}", status.phase, status.reason, status.message);
-                return Ok(State::Waiting(why));
-            }
+        if let Some(why) = installed.and_then(|csv| unready(csv, wanted)) {
+            return Ok(State::Waiting(why));
         }
         if is_loading {
             // The first load of a catalog triggers the next reconcile.
@@ -233,6 +220,30 @@ async fn is_shared(definition: &Definition, own: &[ClusterServiceVersion], cx: &
         }
     }
     Ok(false)
+}
+
+/// Returns the state of a plan that is being executed; a plan that is not needed any more is withdrawn.
+async fn progress(plan: &InstallPlan, is_obsolete: bool, csvs: &[ClusterServiceVersion], cx: &Cx) -> Result<State> {
+    let names = plan.spec.cluster_service_version_names.join(", ");
+    if is_obsolete {
+        withdraw(plan, csvs, cx).await?;
+        // Its deletion triggers the next reconcile.
+        return Ok(State::Waiting(format!("the installation of {names} is withdrawn")));
+    }
+    Ok(match plan.status.message.is_empty() {
+        true => State::Waiting(format!("{names} is being installed")),
+        false => State::Retrying(format!("{names}: {}", plan.status.message)),
+    })
+}
+
+/// Returns the reason why the installed version is not ready, unless it has failed and another one is wanted.
+fn unready(csv: &ClusterServiceVersion, wanted: Option<&str>) -> Option<String> {
+    let is_replaceable = has_failed(csv) && wanted != csv.metadata.name.as_deref();
+    if csv.status.phase == Phase::Succeeded || is_replaceable {
+        return None;
+    }
+    let status = &csv.status;
+    Some(format!("{}: {:?}, {}: {}", csv.name_any(), status.phase, status.reason, status.message))
 }
 
 /// Returns true if a ClusterServiceVersion has failed since it last succeeded, also while it is tried again.

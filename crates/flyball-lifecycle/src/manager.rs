@@ -3,6 +3,8 @@
 //! It installs operators with their own permissions only. Its permissions are those that the controllers declare, among
 //! them `escalate` and `bind`, since operators may need permissions that it does not have. `docs/olm.md` lists them.
 
+mod user_roles;
+
 use crate::api::{crds, extension_crds};
 use crate::contents::{self, CatalogContents, CatalogSources};
 use crate::csv;
@@ -71,7 +73,8 @@ pub fn operator(settings: &Settings) -> Operator {
         global_namespace: global_namespace.clone(),
     };
     let subscriptions = Subscriptions { contents: contents.clone(), global_namespace, isolation: settings.isolation };
-    let mut operator = csv::add_to(Operator::new(NAME).namespace(&settings.global_namespace));
+    let operator = user_roles::add_to(Operator::new(NAME).namespace(&settings.global_namespace));
+    let mut operator = csv::add_to(operator);
     let mut sources = contents::controller(catalog_sources);
     if let (Some(server), Some(reach)) = (&settings.packages, &settings.reach) {
         operator = operator.task(publication(server.clone(), settings.global_namespace.clone(), reach.clone()));

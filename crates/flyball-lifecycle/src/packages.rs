@@ -12,6 +12,7 @@ mod manifest;
 mod openapi;
 mod publication;
 mod table;
+mod watch;
 
 pub use api::PackageServer;
 pub use front_proxy::{FrontProxy, InvalidFrontProxy, serve};

@@ -22,6 +22,7 @@ mod manifest;
 mod ownership;
 mod prepare;
 mod resources;
+mod sharing;
 mod steps;
 
 pub(crate) use actor::encoded;

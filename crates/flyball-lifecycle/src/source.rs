@@ -6,6 +6,7 @@
 //! no pod and no pull by a node is involved. All sizes are bounded; a failed load is repeated by its caller.
 
 mod config_map;
+mod connections;
 mod content_digest;
 mod folder;
 mod grpc;
@@ -20,9 +21,10 @@ pub use unpack::InvalidImage;
 
 use crate::content::{Blobs, Content, InvalidBlob, InvalidPackageFile, PackageBundle, read_package_folder};
 use crate::files::Files;
-use crate::grpc::{Connection, ConnectionError};
+use crate::grpc::ConnectionError;
 use crate::image::InvalidImageName;
 use crate::manifests::{BundleFolder, InvalidBundle, InvalidManifests, Manifests};
+use connections::Connections;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -153,7 +155,8 @@ pub trait CatalogClient: Send + Sync {
         known: Option<&'c str>,
     ) -> BoxFuture<'c, Result<Option<Loaded>, SourceError>>;
 
-    /// Checks that a catalog that was loaded can still be reached, if that is cheaper than to load it.
+    /// Checks that a catalog that was loaded can still be reached, and was not restarted since then, if that is cheaper
+    /// than to load it.
     fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
         let _ = location;
         Box::pin(async { Ok(()) })
@@ -181,6 +184,7 @@ pub trait CatalogClient: Send + Sync {
 #[derive(Clone, Default)]
 pub struct Sources {
     images: Option<Arc<dyn ImageRegistry>>,
+    connections: Arc<Connections>,
 }
 
 impl fmt::Debug for Sources {
@@ -192,7 +196,7 @@ impl fmt::Debug for Sources {
 impl Sources {
     /// Creates a client that pulls images from their registries.
     pub fn with_images(images: Arc<dyn ImageRegistry>) -> Self {
-        Self { images: Some(images) }
+        Self { images: Some(images), ..Self::default() }
     }
 
     async fn image(&self, image: &str, secrets: &[String], known: Option<&str>) -> Result<Option<Loaded>, SourceError> {
@@ -246,7 +250,9 @@ impl CatalogClient for Sources {
                     Loaded { content, revision: resource_version.clone() }
                 }
                 Location::Grpc(address) => {
-                    let content = Arc::new(grpc::load(address).await?);
+                    let (content, connection) = grpc::load(address).await?;
+                    self.connections.keep(address, connection);
+                    let content = Arc::new(content);
                     let listed = content.clone();
                     Loaded { content, revision: offload(move || content_digest(&listed)).await }
                 }
@@ -259,7 +265,7 @@ impl CatalogClient for Sources {
     fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
         Box::pin(async move {
             if let Location::Grpc(address) = location {
-                Connection::open(address).await?.list_packages().await?;
+                self.connections.check(address).await?;
             }
             Ok(())
         })

@@ -94,6 +94,7 @@ pub struct Operator {
     controllers: Vec<Declaration>,
     plans: Vec<Plan>,
     crds: Vec<CustomResourceDefinition>,
+    aggregated_roles: Vec<Value>,
     webhooks: Vec<webhook::Declaration>,
     policies: Vec<policy::Declaration>,
     webhook_live: Arc<OnceLock<OperatorState>>,
@@ -258,6 +259,7 @@ impl Operator {
             controllers: Vec::new(),
             plans: Vec::new(),
             crds: Vec::new(),
+            aggregated_roles: Vec::new(),
             webhooks: Vec::new(),
             policies: Vec::new(),
             webhook_live: Arc::default(),
@@ -364,6 +366,24 @@ impl Operator {
             }
             None => self.crds.push(crd),
         }
+        self
+    }
+
+    /// Adds a ClusterRole for users to the [manifests](Self::manifests), which Kubernetes aggregates to the ClusterRoles
+    /// of these levels, such as `admin`, `edit` and `view`. The operator itself does not get its permissions.
+    ///
+    /// ```
+    /// # use flyball::Operator;
+    /// # use k8s_openapi::api::rbac::v1::PolicyRule;
+    /// let rule = PolicyRule { verbs: vec!["get".into()], ..PolicyRule::default() };
+    /// let operator = Operator::new("site-operator").aggregated_role("sites-view", &["view"], vec![rule]);
+    /// let role = operator.manifests().into_iter().find(|object| object["metadata"]["name"] == "sites-view").unwrap();
+    /// assert_eq!(role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"], "true");
+    /// ```
+    #[doc(alias = "aggregate-to-edit")]
+    #[doc(alias = "aggregationRule")]
+    pub fn aggregated_role(mut self, name: &str, levels: &[&str], rules: Vec<PolicyRule>) -> Self {
+        self.aggregated_roles.push(rbac::aggregated_role(name, levels, &rules));
         self
     }
 
@@ -597,6 +617,8 @@ impl Operator {
         let webhooks = webhook::manifests(name, namespace, port, certificates, &self.webhooks);
         let policies = self.policies.iter().flat_map(|policy| policy.manifests(name));
         let reader = self.metrics_server.secure.then(|| guard::reader(name));
+        let aggregated = self.aggregated_roles.iter().cloned();
+        let roles = roles.into_iter().chain(aggregated);
         self.crds.iter().map(crd).chain(roles).chain(reader).chain(election).chain(webhooks).chain(policies).collect()
     }
 

@@ -60,6 +60,22 @@ pub(crate) fn rules<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<Poli
     verbs.into_iter().map(rule).collect()
 }
 
+/// Prefix of the labels by which Kubernetes aggregates a ClusterRole to others; see
+/// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>.
+const AGGREGATION_PREFIX: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+/// Creates a ClusterRole that is aggregated to those of these levels.
+pub(crate) fn aggregated_role(name: &str, levels: &[&str], rules: &[PolicyRule]) -> Value {
+    let labels: BTreeMap<String, &str> =
+        levels.iter().map(|level| (format!("{AGGREGATION_PREFIX}{level}"), "true")).collect();
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels},
+        "rules": rules,
+    })
+}
+
 /// Creates the roles for these grants: one for the cluster, or one in each namespace and one for cluster-scoped
 /// kinds.
 ///

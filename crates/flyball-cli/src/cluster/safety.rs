@@ -61,8 +61,17 @@ pub(crate) fn list(changes: &[BreakingChange]) -> String {
     lines.concat()
 }
 
-/// Returns the breaking changes of definitions.
+/// Returns the breaking changes of definitions for all stored objects.
 pub(crate) async fn find(connection: &Connection, definitions: &[Value]) -> Result<Vec<BreakingChange>> {
+    find_in(connection, None, definitions).await
+}
+
+/// Returns the breaking changes of definitions for the stored objects of a namespace, or of all.
+pub(crate) async fn find_in(
+    connection: &Connection,
+    namespace: Option<&str>,
+    definitions: &[Value],
+) -> Result<Vec<BreakingChange>> {
     let mut changes = Vec::new();
     for definition in definitions {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
@@ -73,13 +82,17 @@ pub(crate) async fn find(connection: &Connection, definitions: &[Value]) -> Resu
             ))
             .hint("shrink its schema: drop descriptions or unused versions"));
         }
-        changes.extend(breaking_changes(connection, definition).await?);
+        changes.extend(breaking_changes(connection, namespace, definition).await?);
     }
     Ok(changes)
 }
 
 /// Returns the breaking changes of a definition for the stored objects.
-async fn breaking_changes(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>> {
+async fn breaking_changes(
+    connection: &Connection,
+    namespace: Option<&str>,
+    new: &Value,
+) -> Result<Vec<BreakingChange>> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     let Some(old) = get(connection, &path).await? else { return Ok(Vec::new()) };
@@ -95,7 +108,8 @@ async fn breaking_changes(connection: &Connection, new: &Value) -> Result<Vec<Br
         let root = openapi::read(Some(schema));
         let (group, plural) = (&old["spec"]["group"], &old["spec"]["names"]["plural"]);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let path = format!("/apis/{}/{read}/{}", text(group), text(plural));
+        let place = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
+        let path = format!("/apis/{}/{read}/{place}{}", text(group), text(plural));
         let mut next = String::new();
         loop {
             let after = if next.is_empty() { String::new() } else { format!("&continue={next}") };

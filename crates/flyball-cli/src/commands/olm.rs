@@ -11,6 +11,7 @@ mod rollback;
 mod run;
 mod status;
 mod uninstall;
+mod unread;
 mod why;
 
 use crate::error::Result;

@@ -47,6 +47,15 @@ impl CustomResource {
 impl Resources {
     /// Counts the custom resources of definitions in the cluster; a missing definition has none.
     pub(crate) async fn count(connection: &Connection, definitions: &[Value]) -> Result<Vec<Self>> {
+        Self::count_in(connection, None, definitions).await
+    }
+
+    /// Counts the custom resources of definitions in a namespace, or in all.
+    pub(crate) async fn count_in(
+        connection: &Connection,
+        namespace: Option<&str>,
+        definitions: &[Value],
+    ) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         for definition in definitions {
             let Some(there) = connection.find(definition).await? else { continue };
@@ -57,7 +66,8 @@ impl Resources {
             let served =
                 versions.filter(|version| version["served"] == true).max_by_key(|version| version["storage"] == true);
             let Some(version) = served.map(|version| text(&version["name"])) else { continue };
-            let path = format!("/apis/{}/{version}/{}", text(&spec["group"]), text(&spec["names"]["plural"]));
+            let place = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
+            let path = format!("/apis/{}/{version}/{place}{}", text(&spec["group"]), text(&spec["names"]["plural"]));
             let mut resources = Self {
                 definition: text(&there["metadata"]["name"]),
                 kind: text(&spec["names"]["kind"]),

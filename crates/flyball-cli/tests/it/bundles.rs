@@ -279,5 +279,10 @@ fn bundles_run_on_a_cluster_and_are_upgraded() {
     home.run(&["bundle", "run", "two"])
         .fails_with(&["site.v1.1.0 was installed with another content", "--bundle-version"]);
     home.run(&["bundle", "run", "one", "--install-mode", "sideways"]).usage();
+    let listed = home.run(&["olm", "uninstall", "--dry-run"]).ok();
+    for object in ["Operator site.default", "InstallPlan default/", "OperatorCondition default/site.v1.0.0"] {
+        assert!(listed.out.contains(object), "no {object}: {listed:?}");
+    }
     home.run(&["olm", "uninstall", "--yes"]).ok();
+    until(&home, "get configmap site-bundles -o json", |output| output.code == Some(1));
 }

@@ -22,6 +22,11 @@ use tokio::time::timeout;
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval at which it is checked that a registry server answers.
 const SERVER_INTERVAL: Duration = Duration::from_secs(10);
+/// Delay after the first failure to load a catalog; it doubles with each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Maximum delay after a failure of a registry server, and of other sources.
+const SERVER_RETRY: Duration = Duration::from_secs(10);
+const SOURCE_RETRY: Duration = Duration::from_secs(60);
 /// Interval at which the content of a registry server is loaded again, as in OLM.
 const RELOAD_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 /// Interval at which an image without `updateStrategy` is polled.
@@ -57,12 +62,13 @@ impl Reconcile for CatalogSources {
         if state_of(source).is_empty() {
             self.report(source, IDLE, None, cx).await?;
         }
-        let mut result = self.load(source, cx).await;
+        let mut result = self.load(source, true, cx).await;
         if result.is_err() && state_of(source) == READY {
-            // The connection was lost: the server may have been restarted.
+            // The connection was lost: the server may have been restarted, with another content.
             self.report(source, IDLE, None, cx).await?;
-            result = self.load(source, cx).await;
+            result = self.load(source, false, cx).await;
         }
+        let mut next = interval(source);
         let has_changed = match result {
             Ok(loaded) => {
                 let has_changed = self.contents.store(source, loaded);
@@ -75,22 +81,31 @@ impl Reconcile for CatalogSources {
             }
             Err(LoadFailure { reason, message }) => {
                 self.report(source, TRANSIENT_FAILURE, Some((reason, &message)), cx).await?;
+                next = next.min(retry(source, self.contents.failures(source)));
                 self.contents.fail(source, &message)
             }
         };
         if has_changed {
             self.wake(source, cx)?;
         }
-        Ok(Action::requeue_after(interval(source)))
+        Ok(Action::requeue_after(next))
     }
 }
 
 impl CatalogSources {
-    async fn load(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Option<Loaded>, LoadFailure> {
+    /// Loads a catalog; `None` if it has not changed. For a server that was connected, a check may be enough.
+    async fn load(
+        &self,
+        source: &CatalogSource,
+        may_check: bool,
+        cx: &Context<CatalogSource>,
+    ) -> Result<Option<Loaded>, LoadFailure> {
         let location = location(source, cx.client(), Some(&self.global_namespace)).await?;
         let known = self.contents.revision(source);
-        let is_server = !source.spec.address.is_empty();
-        if is_server && state_of(source) == READY && !self.contents.is_due(source, cx.now(), RELOAD_INTERVAL) {
+        let may_check = may_check && !source.spec.address.is_empty() && state_of(source) == READY;
+        let reload = configured_interval(source).and_then(|interval| SignedDuration::try_from(interval).ok());
+        let reload = reload.unwrap_or(RELOAD_INTERVAL);
+        if may_check && !self.contents.is_due(source, cx.now(), reload) {
             limited(&location, self.contents.client.check(&location)).await?;
             return Ok(None);
         }
@@ -158,18 +173,26 @@ async fn limited<T>(location: &Location, response: impl Future<Output = Result<T
     }
 }
 
-/// Returns the interval at which a catalog is loaded again.
+/// Returns the interval of `updateStrategy`.
+fn configured_interval(source: &CatalogSource) -> Option<Duration> {
+    let poll = source.spec.update_strategy.as_ref().and_then(|strategy| strategy.registry_poll.as_ref())?;
+    let nanos = parse_duration(&poll.interval).ok().and_then(|nanos| u64::try_from(nanos).ok())?;
+    Some(Duration::from_nanos(nanos).max(MIN_INTERVAL))
+}
+
+/// Returns the interval at which a catalog is loaded again, or, for a registry server, checked.
 fn interval(source: &CatalogSource) -> Duration {
-    let spec = &source.spec;
-    let poll = spec.update_strategy.as_ref().and_then(|strategy| strategy.registry_poll.as_ref());
-    let configured = poll.and_then(|poll| parse_duration(&poll.interval).ok());
-    let configured = configured.and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos);
-    let default = match (spec.address.is_empty(), spec.image.is_empty()) {
+    match (source.spec.address.is_empty(), source.spec.image.is_empty()) {
         (false, _) => SERVER_INTERVAL,
-        (true, false) => IMAGE_INTERVAL,
-        (true, true) => CONFIG_MAP_INTERVAL,
-    };
-    configured.unwrap_or(default).max(MIN_INTERVAL)
+        (true, false) => configured_interval(source).unwrap_or(IMAGE_INTERVAL),
+        (true, true) => configured_interval(source).unwrap_or(CONFIG_MAP_INTERVAL),
+    }
+}
+
+/// Returns the delay of the next attempt after a number of failures before this one.
+fn retry(source: &CatalogSource, failures: u32) -> Duration {
+    let limit = if source.spec.address.is_empty() { SOURCE_RETRY } else { SERVER_RETRY };
+    FIRST_RETRY.saturating_mul(2u32.saturating_pow(failures.min(16))).min(limit)
 }
 
 /// Creates the controller.
@@ -196,6 +219,19 @@ pub(crate) fn controller(reconciler: CatalogSources) -> Controller<CatalogSource
 mod tests {
     use super::*;
     use std::future::{pending, ready};
+
+    #[test]
+    fn attempts_are_repeated_with_backoff() {
+        let mut source = CatalogSource::new(Some("team"), "catalog");
+        source.spec.address = "catalog:50051".to_owned();
+        let delays: Vec<u64> = (0..6).map(|failures| retry(&source, failures).as_secs()).collect();
+        assert_eq!(delays, [1, 2, 4, 8, 10, 10]);
+        source.spec.address.clear();
+        assert_eq!(retry(&source, 40).as_secs(), 60);
+        assert_eq!(interval(&source), CONFIG_MAP_INTERVAL);
+        source.spec.image = "registry.example/catalog".to_owned();
+        assert_eq!(interval(&source), IMAGE_INTERVAL);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn silent_catalogs_fail_after_the_timeout() {

@@ -216,6 +216,11 @@ impl Connection {
         self.call(REGISTRY, method, request).await
     }
 
+    /// Records that the messages so far are not used any more.
+    pub(crate) fn release(&mut self) {
+        self.used = 0;
+    }
+
     /// Adds to the memory of all messages.
     ///
     /// # Errors

@@ -16,9 +16,12 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::{Semaphore, watch};
 use url::form_urlencoded;
 
-const RESOURCE: &str = "packagemanifests";
+pub(super) const RESOURCE: &str = "packagemanifests";
+/// Maximum number of watches.
+const MAX_WATCHES: usize = 100;
 /// The picture of packages that have none.
 const DEFAULT_ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><circle cx="32" cy="32" r="30" fill="#d1d1d1"/><path d="M20 24l12-7 12 7v16l-12 7-12-7z" fill="none" stroke="#8d8d8f" stroke-width="4"/></svg>"##;
 
@@ -32,12 +35,44 @@ pub struct PackageServer {
     global_namespace: Arc<str>,
     clock: Clock,
     catalogs: Arc<RwLock<BTreeMap<CatalogKey, Arc<Packages>>>>,
+    /// Counts the changes of packages.
+    version: watch::Sender<u64>,
+    /// Limits the watches.
+    watches: Arc<Semaphore>,
+}
+
+/// The packages that a request selects, by namespace, name and catalog.
+pub(super) type SelectedPackages = BTreeMap<(String, String, CatalogKey), Value>;
+
+/// The objects that a request selects.
+pub(super) struct Selection {
+    namespace: Option<String>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+impl Selection {
+    pub(super) fn read(namespace: Option<&str>, query: &Query) -> Result<Self, Status> {
+        let labels = LabelSelector::parse(query.text("labelSelector"))
+            .map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))?;
+        let fields = FieldSelector::parse(query.text("fieldSelector"))
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        Ok(Self { namespace: namespace.map(str::to_owned), labels, fields })
+    }
 }
 
 impl PackageServer {
     /// Creates a server without packages.
     pub fn new(global_namespace: &str, clock: Clock) -> Self {
-        Self { global_namespace: global_namespace.into(), clock, catalogs: Arc::default() }
+        // A restarted server must not repeat versions that clients know.
+        let start = u64::try_from(clock.now().as_microsecond()).unwrap_or_default();
+        Self {
+            global_namespace: global_namespace.into(),
+            clock,
+            catalogs: Arc::default(),
+            version: watch::Sender::new(start),
+            watches: Arc::new(Semaphore::new(MAX_WATCHES)),
+        }
     }
 
     /// Sets the packages of a catalog.
@@ -48,14 +83,25 @@ impl PackageServer {
         });
         let packages = Arc::new(manifests.collect());
         self.catalogs.write().insert(catalog.key.clone(), packages);
+        self.version.send_modify(|version| *version += 1);
     }
 
     /// Removes the packages of a catalog.
     pub fn remove(&self, catalog: &CatalogKey) {
-        self.catalogs.write().remove(catalog);
+        if self.catalogs.write().remove(catalog).is_some() {
+            self.version.send_modify(|version| *version += 1);
+        }
     }
 
-    /// Answers a request. The caller has authorized it.
+    pub(super) fn watches(&self) -> Arc<Semaphore> {
+        self.watches.clone()
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Answers a request other than a watch. The caller has authorized it.
     pub fn handle<B>(&self, request: &Request<B>) -> Response<Bytes> {
         let path = request.uri().path().trim_matches('/');
         let parts: Vec<&str> = path.split('/').collect();
@@ -112,37 +158,43 @@ impl PackageServer {
         visible.map(|(key, packages)| (key.clone(), packages.clone())).collect()
     }
 
-    fn list(&self, namespace: Option<&str>, query: &Query, headers: &HeaderMap) -> Response<Bytes> {
-        if query.flag("watch") {
-            return status(&Status::method_not_allowed());
-        }
-        let labels = match LabelSelector::parse(query.text("labelSelector")) {
-            Ok(labels) => labels,
-            Err(error) => return status(&Status::bad_request(format!("unable to parse requirement: {error}"))),
-        };
-        let fields = match FieldSelector::parse(query.text("fieldSelector")) {
-            Ok(fields) => fields,
-            Err(error) => return status(&Status::bad_request(error.to_string())),
-        };
-        let mut objects = Vec::new();
-        for (key, packages) in self.visible(namespace) {
+    /// Returns the packages of a selection.
+    pub(super) fn selected(&self, selection: &Selection) -> SelectedPackages {
+        let mut found = SelectedPackages::new();
+        for (key, packages) in self.visible(selection.namespace.as_deref()) {
             for (name, manifest) in packages.iter() {
                 let labeled = &manifest.object["metadata"]["labels"];
-                let shown = namespace.unwrap_or(&key.namespace);
+                let shown = selection.namespace.as_ref().unwrap_or(&key.namespace);
                 let field = |field: &str| match field {
                     "metadata.name" => name.as_str(),
                     "metadata.namespace" => shown,
                     _ => "",
                 };
-                if labels.matches(|label| labeled[label].as_str()) && fields.matches(field) {
-                    objects.push(in_namespace(&manifest.object, shown));
+                if selection.labels.matches(|label| labeled[label].as_str()) && selection.fields.matches(field) {
+                    let object = in_namespace(&manifest.object, shown);
+                    found.insert((shown.clone(), name.clone(), key.clone()), object);
                 }
             }
         }
-        let text = |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-        objects.sort_by_cached_key(|object| (text(object, "namespace"), text(object, "name")));
-        self.represent(objects, query, headers, |items| {
-            json!({"kind": "PackageManifestList", "apiVersion": format!("{GROUP}/{VERSION}"), "metadata": {}, "items": items})
+        found
+    }
+
+    fn list(&self, namespace: Option<&str>, query: &Query, headers: &HeaderMap) -> Response<Bytes> {
+        if query.flag("watch") {
+            return status(&Status::method_not_allowed());
+        }
+        let selection = match Selection::read(namespace, query) {
+            Ok(selection) => selection,
+            Err(error) => return status(&error),
+        };
+        // Read before the packages: a watch from here misses nothing.
+        let version = self.version.borrow().to_string();
+        let objects = self.selected(&selection).into_values().collect();
+        self.represent(objects, query, headers, &version, |items| {
+            json!({
+                "kind": "PackageManifestList", "apiVersion": format!("{GROUP}/{VERSION}"),
+                "metadata": {"resourceVersion": version}, "items": items,
+            })
         })
     }
 
@@ -155,28 +207,45 @@ impl PackageServer {
 
     fn get(&self, namespace: &str, name: &str, query: &Query, headers: &HeaderMap) -> Response<Bytes> {
         let Some(manifest) = self.find(namespace, name) else { return status(&missing(name)) };
-        let mut object = in_namespace(&manifest.object, namespace);
-        object["kind"] = json!("PackageManifest");
-        object["apiVersion"] = json!(format!("{GROUP}/{VERSION}"));
-        self.represent(vec![object], query, headers, |mut objects| objects.remove(0))
+        let object = with_type(in_namespace(&manifest.object, namespace));
+        self.represent(vec![object], query, headers, "", |mut objects| objects.remove(0))
     }
 
-    /// Encodes objects as a table if the client prefers one.
+    /// Returns the form of the rows of a table if the client prefers one.
+    pub(super) fn table_of(&self, query: &Query, headers: &HeaderMap) -> Result<Option<Include>, Response<Bytes>> {
+        let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let first = accept.split(',').next().unwrap_or_default();
+        if !first.contains("as=Table") {
+            return Ok(None);
+        }
+        let invalid = || status(&Status::bad_request("includeObject must be 'Metadata', 'Object', 'None', or empty"));
+        Include::read(query.text("includeObject")).map(Some).ok_or_else(invalid)
+    }
+
+    /// Returns objects as a table.
+    pub(super) fn table(&self, objects: &[Value], include: Include) -> Value {
+        table(objects, include, &self.clock)
+    }
+
+    /// Encodes objects as a table of this version if the client prefers one.
     fn represent(
         &self,
         objects: Vec<Value>,
         query: &Query,
         headers: &HeaderMap,
+        version: &str,
         plain: impl FnOnce(Vec<Value>) -> Value,
     ) -> Response<Bytes> {
-        let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-        let first = accept.split(',').next().unwrap_or_default();
-        if !first.contains("as=Table") {
-            return value(200, &plain(objects));
-        }
-        match Include::read(query.text("includeObject")) {
-            Some(include) => value(200, &table(&objects, include, &self.clock)),
-            None => status(&Status::bad_request("includeObject must be 'Metadata', 'Object', 'None', or empty")),
+        match self.table_of(query, headers) {
+            Ok(None) => value(200, &plain(objects)),
+            Ok(Some(include)) => {
+                let mut table = self.table(&objects, include);
+                if !version.is_empty() {
+                    table["metadata"]["resourceVersion"] = version.into();
+                }
+                value(200, &table)
+            }
+            Err(refusal) => refusal,
         }
     }
 
@@ -209,6 +278,13 @@ impl PackageServer {
 fn in_namespace(object: &Value, namespace: &str) -> Value {
     let mut object = object.clone();
     object["metadata"]["namespace"] = json!(namespace);
+    object
+}
+
+/// Adds kind and version, which items of lists lack.
+pub(super) fn with_type(mut object: Value) -> Value {
+    object["kind"] = json!("PackageManifest");
+    object["apiVersion"] = json!(format!("{GROUP}/{VERSION}"));
     object
 }
 
@@ -281,18 +357,18 @@ fn not_found_page() -> Response<Bytes> {
 }
 
 /// The parameters of a URL.
-struct Query(BTreeMap<String, String>);
+pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    fn read(text: &str) -> Self {
+    pub(super) fn read(text: &str) -> Self {
         Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
 
-    fn text(&self, name: &str) -> &str {
+    pub(super) fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         matches!(self.text(name), "true" | "1")
     }
 }

@@ -4,12 +4,12 @@
 //! clients with such a certificate are served: all others must send their requests to the API server.
 
 use super::api::{PackageServer, status};
+use super::watch::{self, Body};
 use crate::connections;
-use bytes::Bytes;
 use flyball_core::Status;
 use flyball_tls::{ConfigError, Identity};
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -110,7 +110,7 @@ async fn connection(server: PackageServer, acceptor: TlsAcceptor, proxy: Arc<Fro
     let respond = service_fn(move |request: Request<Incoming>| {
         requested.notify_one();
         let server = server.clone();
-        async move { Ok::<Response<Full<Bytes>>, Infallible>(respond(&server, is_trusted, &request).map(Full::new)) }
+        async move { Ok::<Response<Body>, Infallible>(respond(&server, is_trusted, &request)) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
@@ -121,7 +121,10 @@ async fn connection(server: PackageServer, acceptor: TlsAcceptor, proxy: Arc<Fro
     }
 }
 
-fn respond(server: &PackageServer, is_trusted: bool, request: &Request<Incoming>) -> Response<Bytes> {
+fn respond(server: &PackageServer, is_trusted: bool, request: &Request<Incoming>) -> Response<Body> {
     let is_health = matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz");
-    if is_trusted || is_health { server.handle(request) } else { status(&Status::unauthorized()) }
+    match is_trusted || is_health {
+        true => watch::respond(server, request),
+        false => status(&Status::unauthorized()).map(|body| Full::new(body).boxed_unsync()),
+    }
 }

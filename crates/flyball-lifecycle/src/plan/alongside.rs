@@ -1,4 +1,5 @@
-//! Annotations of a CRD that name the ClusterServiceVersions that it was installed with.
+//! Annotations of a CRD, or of another cluster-scoped object, that name the ClusterServiceVersions that it was
+//! installed with.
 //!
 //! Plans of several namespaces share a CRD. Each one adds its own annotations by a merge patch, so that it keeps those
 //! that another one writes at the same time. Annotations of operators that are gone are removed, unless the CRD has
@@ -22,49 +23,73 @@ pub(super) fn remove_users(definition: &mut Value) {
     }
 }
 
-/// Records that a plan applied a CRD with a ClusterServiceVersion. `known` is the CRD before, `applied` the one after.
+/// Records that a plan applied an object with a ClusterServiceVersion, beside those of `others`, as `namespace/name`.
+/// `known` is the object before, `applied` the one after.
 pub(super) async fn record(
     path: &str,
     csv: &ObjectKey,
-    known: Option<&Value>,
-    applied: &Value,
+    others: &[String],
+    (known, applied): (Option<&Value>, &Value),
     manager: &Actor<'_>,
     cx: &Context<InstallPlan>,
 ) -> kube::Result<()> {
+    let name_of = |user: &String| format!("{INSTALLED_ALONGSIDE_PREFIX}{}", &content_hash(user)[..16]);
     let value = format!("{}/{}", csv.namespace().unwrap_or_default(), csv.name());
-    let own = format!("{INSTALLED_ALONGSIDE_PREFIX}{}", &content_hash(&value)[..16]);
+    let own = name_of(&value);
     let mut added = Map::new();
     // An earlier version of the manager applied the annotations, so that the apply without them removed them.
     added.extend(known.into_iter().flat_map(users).map(|(name, value)| (name.clone(), value.clone())));
+    added.extend(others.iter().map(|user| (name_of(user), Value::from(user.as_str()))));
     added.insert(own.clone(), value.into());
-    added.retain(|name, value| applied["metadata"]["annotations"][name] != *value);
     let mut current = applied.clone();
-    if !added.is_empty() {
-        current = manager.merge(path, &json!({"metadata": {"annotations": added}})).await?;
-    }
     for _ in 0..ATTEMPTS {
-        let mut removed = Map::new();
-        for (name, value) in users(&current).filter(|(name, _)| **name != own) {
-            if !stays(value, manager, cx).await? {
-                removed.insert(name.clone(), Value::Null);
-            }
+        let patch = changes(&current, &added, &own, manager, cx).await?;
+        if patch.is_null() {
+            return Ok(());
         }
-        if removed.is_empty() {
-            break;
-        }
-        let version = &current["metadata"]["resourceVersion"];
-        let patch = json!({"metadata": {"resourceVersion": version, "annotations": removed}});
         match manager.merge(path, &patch).await {
-            Ok(_) => break,
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
-            Err(error) => return Err(error),
+            merged => return merged.map(drop),
         }
         match manager.get(path).await? {
             Some(changed) => current = changed,
-            None => break,
+            None => return Ok(()),
         }
     }
-    Ok(())
+    manager.merge(path, &json!({"metadata": {"annotations": added}})).await.map(drop)
+}
+
+/// Returns the patch that adds annotations, and removes those of operators that are gone, unless the object has
+/// changed; null if it has the right ones.
+async fn changes(
+    current: &Value,
+    added: &Map<String, Value>,
+    own: &str,
+    manager: &Actor<'_>,
+    cx: &Context<InstallPlan>,
+) -> kube::Result<Value> {
+    let mut wanted: Map<String, Value> = users(current).map(|(name, value)| (name.clone(), value.clone())).collect();
+    wanted.extend(added.clone());
+    let (mut patch, mut removes) = (Map::new(), false);
+    for (name, value) in wanted {
+        let known = &current["metadata"]["annotations"][&name];
+        if name == own || stays(&value, manager, cx).await? {
+            if *known != value {
+                patch.insert(name, value);
+            }
+        } else if !known.is_null() {
+            patch.insert(name, Value::Null);
+            removes = true;
+        }
+    }
+    Ok(match (patch.is_empty(), removes) {
+        (true, _) => Value::Null,
+        (false, false) => json!({"metadata": {"annotations": patch}}),
+        (false, true) => {
+            let version = &current["metadata"]["resourceVersion"];
+            json!({"metadata": {"resourceVersion": version, "annotations": patch}})
+        }
+    })
 }
 
 fn users(definition: &Value) -> impl Iterator<Item = (&String, &Value)> {

@@ -3,9 +3,10 @@
 use super::actor::{Actor, encoded, message_of, path_of};
 use super::definition::{Tested, lost_version, no_longer_served, rejected_fields, rejection, tested_versions};
 use super::error::ExecutionError;
-use super::ownership::{Line, differs, is_installed, is_owned};
+use super::ownership::{Line, differs, is_installed, is_owned, planned};
 use super::prepare::{is_managers, prepared};
 use super::resources::{is_definition, resource};
+use super::sharing::{Sharing, sharing};
 use crate::api::labels::CRD_UPGRADE_SAFETY;
 use crate::api::{InstallPlan, Step};
 use flyball::Context;
@@ -36,11 +37,14 @@ pub(super) async fn check(
         };
         let path = path_of(resource, &step.resource.version, &namespace, &step.resource.name);
         let object = prepared(plan, step, resource, object);
-        if is_definition(group, kind) && !check.is_unchecked {
-            check.definition(&path, &object).await.map_err(ExecutionError::new)?;
-        }
         if !resource.is_namespaced {
-            check.ownership(step, &path, &object).await?;
+            let old = manager.get(&path).await.map_err(|error| ExecutionError::at_step(step, &error))?;
+            if let Some(old) = old {
+                if is_definition(group, kind) && !check.is_unchecked {
+                    check.definition(&old, &object).await.map_err(ExecutionError::new)?;
+                }
+                check.ownership(step, &path, &old, &object).await?;
+            }
         }
         // A role has to exist before it can be bound.
         let is_binding = ["RoleBinding", "ClusterRoleBinding"].contains(&kind.as_str());
@@ -83,17 +87,16 @@ struct Check<'c> {
 
 impl Check<'_> {
     /// Checks that a cluster-scoped object belongs to nobody else.
-    async fn ownership(&self, step: &Step, path: &str, new: &Value) -> Result<(), ExecutionError> {
+    async fn ownership(&self, step: &Step, path: &str, old: &Value, new: &Value) -> Result<(), ExecutionError> {
         let at_step = |error: kube::Error| ExecutionError::at_step(step, &error);
         let failed = |error: flyball::Error| ExecutionError::of(&error, &[]);
-        let Some(old) = self.manager.get(path).await.map_err(at_step)? else { return Ok(()) };
         let what = format!("{} {}", step.resource.kind, step.resource.name);
         let line = Line::read(self.plan, &step.resolving, self.cx).await.map_err(failed)?;
         let is_definition = is_definition(&step.resource.group, &step.resource.kind);
-        let is_managed = if is_definition { is_installed(&old) } else { is_owned(&old) };
+        let is_managed = if is_definition { is_installed(old) } else { is_owned(old) };
         if !is_managed {
             let applied = self.manager.apply(path, new, true).await.map_err(at_step)?;
-            return match differs(&old, &applied) {
+            return match differs(old, &applied) {
                 true => Err(ExecutionError::new(format!(
                     "{what} exists, was not installed by the lifecycle manager, and differs from that of bundle {}: \
                      delete it, or apply that of the bundle",
@@ -103,20 +106,22 @@ impl Check<'_> {
             };
         }
         if !is_definition {
-            return match line.other_owner(&old, self.cx).await.map_err(failed)? {
-                Some(owner) => Err(ExecutionError::new(format!(
-                    "{what} belongs to ClusterServiceVersion {owner}, which {} does not replace: uninstall that \
-                     operator, or do not install this one",
+            let csv = planned(self.plan, &step.resolving).unwrap_or_default();
+            let found = sharing(&line, &csv, path, (old, new), self.manager, self.cx).await.map_err(at_step)?;
+            return match found {
+                Sharing::Conflict { user } => Err(ExecutionError::new(format!(
+                    "{what} belongs to ClusterServiceVersion {user}, which {} does not replace, and differs from that \
+                     of its bundle: uninstall that operator, or do not install this one",
                     step.resolving
                 ))),
-                None => Ok(()),
+                Sharing::Alone | Sharing::With { .. } => Ok(()),
             };
         }
-        let users = line.other_users(&old, self.cx).await.map_err(failed)?;
+        let users = line.other_users(old, self.cx).await.map_err(failed)?;
         if users.is_empty() {
             return Ok(());
         }
-        if let Some(version) = no_longer_served(&old, new).filter(|_| !self.is_unchecked) {
+        if let Some(version) = no_longer_served(old, new).filter(|_| !self.is_unchecked) {
             return Err(ExecutionError::new(format!(
                 "{what}: new CRD no longer serves version {version}, and was also installed with \
                  ClusterServiceVersion {}: upgrade or uninstall these first",
@@ -126,7 +131,7 @@ impl Check<'_> {
         // CRDs are those of the manager, but a limited account does not change the API of operators elsewhere.
         if self.installer.is_limited() {
             let applied = self.manager.apply(path, new, true).await.map_err(at_step)?;
-            if differs(&old, &applied) {
+            if differs(old, &applied) {
                 self.installer.apply(path, new, true).await.map_err(at_step)?;
             }
         }
@@ -134,16 +139,15 @@ impl Check<'_> {
     }
 
     /// Checks that no custom resource becomes invalid, and no stored one is lost.
-    async fn definition(&self, path: &str, new: &Value) -> Result<(), String> {
+    async fn definition(&self, old: &Value, new: &Value) -> Result<(), String> {
         let own_namespace = self.plan.namespace().unwrap_or_default();
-        let Some(old) = self.manager.get(path).await.map_err(|error| message_of(&error))? else { return Ok(()) };
-        if let Some(reason) = lost_version(&old, new) {
+        if let Some(reason) = lost_version(old, new) {
             return Err(reason);
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (name, group) = (text(&old["metadata"]["name"]), text(&old["spec"]["group"]));
         let (kind, plural) = (text(&old["spec"]["names"]["kind"]), text(&old["spec"]["names"]["plural"]));
-        for Tested { version, read_as, schema } in tested_versions(&old, new) {
+        for Tested { version, read_as, schema } in tested_versions(old, new) {
             let collection = format!("/apis/{}/{}/{}", encoded(&group), encoded(read_as), encoded(&plural));
             let mut page = String::new();
             // The administrators of this namespace may not see objects of others.

@@ -3,8 +3,10 @@
 use super::actor::{Actor, path_of};
 use super::alongside;
 use super::error::ExecutionError;
+use super::ownership::{Line, planned};
 use super::prepare::{is_managers, prepared};
 use super::resources::{CSV, is_definition, resource};
+use super::sharing::{Sharing, sharing};
 use crate::api::{ClusterServiceVersion, GROUP, InstallPlan, Step, StepStatus};
 use flyball::{Context, ObjectKey};
 use kube::ResourceExt;
@@ -43,10 +45,18 @@ pub(super) async fn execute(
         if resource.is_namespaced && step.resource.group != GROUP {
             owners.set(&mut object, &step.resolving, known.as_ref());
         }
+        let csv = ObjectKey::new(Some(&namespace), &step.resolving);
+        let is_definition = is_definition(resource.group, resource.kind);
+        if let Some(old) = known.as_ref().filter(|_| !resource.is_namespaced && !is_definition) {
+            let shared = share(plan, step, &path, (old, &object), manager, cx).await;
+            if shared.map_err(|error| fail(&error, &statuses))? == Shared::AsItIs {
+                statuses[index] = StepStatus::Present;
+                continue;
+            }
+        }
         let applied = actor.apply(&path, &object, false).await.map_err(|error| fail(&error, &statuses))?;
-        if is_definition(resource.group, resource.kind) {
-            let csv = ObjectKey::new(Some(&namespace), &step.resolving);
-            let recorded = alongside::record(&path, &csv, known.as_ref(), &applied, actor, cx).await;
+        if is_definition {
+            let recorded = alongside::record(&path, &csv, &[], (known.as_ref(), &applied), actor, cx).await;
             recorded.map_err(|error| fail(&error, &statuses))?;
         }
         if resource.kind == CSV {
@@ -56,6 +66,35 @@ pub(super) async fn execute(
         statuses[index] = if is_new { StepStatus::Created } else { StepStatus::Present };
     }
     Ok(statuses)
+}
+
+/// The treatment of an object that exists.
+#[derive(Debug, PartialEq, Eq)]
+enum Shared {
+    /// The object is applied.
+    Applied,
+    /// The object belongs to other operators, and stays as it is.
+    AsItIs,
+}
+
+/// Records that an object is shared with other operators, if it is. This comes before its change: they would lose it if
+/// the manager crashed in between, and the new owner was deleted.
+async fn share(
+    plan: &InstallPlan,
+    step: &Step,
+    path: &str,
+    (old, new): (&Value, &Value),
+    manager: &Actor<'_>,
+    cx: &Context<InstallPlan>,
+) -> kube::Result<Shared> {
+    let csv = ObjectKey::new(plan.namespace().as_deref(), &step.resolving);
+    let Ok(line) = Line::read(plan, csv.name(), cx).await else { return Ok(Shared::Applied) };
+    let planned = planned(plan, csv.name()).unwrap_or_default();
+    let Sharing::With { users, changes } = sharing(&line, &planned, path, (old, new), manager, cx).await? else {
+        return Ok(Shared::Applied);
+    };
+    alongside::record(path, &csv, &users, (Some(old), old), manager, cx).await?;
+    Ok(if changes { Shared::Applied } else { Shared::AsItIs })
 }
 
 /// Returns the position of a step in the execution: CRDs do not need anything else, and everything that a

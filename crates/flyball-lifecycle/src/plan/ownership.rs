@@ -38,15 +38,20 @@ impl Line {
         Ok(csv.is_some_and(|csv| csv.metadata.deletion_timestamp.is_none()))
     }
 
-    /// Returns the other ClusterServiceVersion that owns an object, as `namespace/name`.
-    pub(super) async fn other_owner(&self, object: &Value, cx: &Context<InstallPlan>) -> Result<Option<String>> {
+    /// Returns the other ClusterServiceVersions that own or share an object, as `namespace/name`.
+    pub(super) async fn other_owners(&self, object: &Value, cx: &Context<InstallPlan>) -> Result<Vec<String>> {
         let label = |name: &str| object["metadata"]["labels"][name].as_str().unwrap_or_default();
         let (namespace, name) = (label(OWNER_NAMESPACE), label(OWNER));
-        let is_other = is_owned(object) && self.is_beside(namespace, name, cx).await?;
-        Ok(is_other.then(|| format!("{namespace}/{name}")))
+        let mut owners = self.other_users(object, cx).await?;
+        if is_owned(object) && self.is_beside(namespace, name, cx).await? {
+            owners.push(format!("{namespace}/{name}"));
+        }
+        owners.sort();
+        owners.dedup();
+        Ok(owners)
     }
 
-    /// Returns the other ClusterServiceVersions that a CRD was installed with, as `namespace/name`.
+    /// Returns the other ClusterServiceVersions that an object was installed with, as `namespace/name`.
     pub(super) async fn other_users(&self, definition: &Value, cx: &Context<InstallPlan>) -> Result<Vec<String>> {
         let mut users = Vec::new();
         for user in installed_alongside(definition) {
@@ -61,7 +66,7 @@ impl Line {
 }
 
 /// Returns a ClusterServiceVersion that a plan installs.
-fn planned(plan: &InstallPlan, name: &str) -> Option<ClusterServiceVersion> {
+pub(super) fn planned(plan: &InstallPlan, name: &str) -> Option<ClusterServiceVersion> {
     let step = plan.status.plan.iter().find(|step| step.resource.kind == CSV && step.resource.name == name)?;
     serde_json::from_str(&step.resource.manifest).ok()
 }

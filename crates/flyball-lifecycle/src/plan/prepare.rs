@@ -49,7 +49,9 @@ pub(super) fn prepared(plan: &InstallPlan, step: &Step, resource: Resource, obje
         let owner = [(OWNER, step.resolving.as_str()), (OWNER_KIND, CSV), (OWNER_NAMESPACE, namespace.as_str())];
         labels.extend(owner.map(|(label, value)| (label.to_owned(), value.into())));
     }
-    let is_component = resource.is_namespaced && step.resource.group != GROUP || !is_from_bundle && !is_managers;
+    let is_component = resource.is_namespaced && step.resource.group != GROUP
+        || !is_from_bundle && !is_managers
+        || resource.kind == CSV;
     if is_component && let Some(package) = package_of(plan, &step.resolving) {
         labels.insert(label_of(&package, &namespace), "".into());
     }

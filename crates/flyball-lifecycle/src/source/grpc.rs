@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 const MAX_PACKAGES: usize = 20_000;
 
 /// Loads the content of a registry: all packages, all bundles, and the CSVs of the newest bundles, which describe the
-/// packages.
-pub(super) async fn load(address: &str) -> Result<Content, ConnectionError> {
+/// packages. Also returns the connection.
+pub(super) async fn load(address: &str) -> Result<(Content, Connection), ConnectionError> {
     let mut connection = Connection::open(address).await?;
     let mut names = connection.list_packages().await?;
     if names.len() > MAX_PACKAGES {
@@ -41,5 +41,6 @@ pub(super) async fn load(address: &str) -> Result<Content, ConnectionError> {
             listed.iter().for_each(|at| bundles[*at].csv_json.clone_from(&head.csv_json));
         }
     }
-    Ok(super::offload(move || Content::unchecked(to_blobs(packages, bundles))).await)
+    let content = super::offload(move || Content::unchecked(to_blobs(packages, bundles))).await;
+    Ok((content, connection))
 }

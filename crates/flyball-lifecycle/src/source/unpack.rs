@@ -164,8 +164,7 @@ pub(super) fn add_layer(
     let headers = Headers { archive: unpacked, max_bytes, position: &position, end: &end };
     let mut archive = tar::Archive::new(headers);
     let entries = archive.entries().map_err(|error| failed(error.to_string()))?;
-    let (mut deleted, mut added) = (BTreeSet::new(), Vec::new());
-    let mut remaining = files.max_bytes();
+    let mut changes = Changes { remaining: files.max_bytes(), deleted: BTreeSet::new(), added: Vec::new() };
     for (count, entry) in entries.enumerate() {
         if count > MAX_ENTRIES {
             return Err(failed(format!("it has more than {MAX_ENTRIES} files")));
@@ -174,39 +173,61 @@ pub(super) fn add_layer(
         let is_sparse = entry.header().entry_type().is_gnu_sparse();
         let size = if is_sparse { entry.header().entry_size().unwrap_or_default() } else { entry.size() };
         end.set(position.get().saturating_add(size).saturating_add(MAX_HEADER_BYTES));
+        changes.add(entry, folders, files.max_bytes(), &failed)?;
+    }
+    // Deletions concern the layers below.
+    changes.deleted.iter().for_each(|path| files.remove(path));
+    changes.added.into_iter().try_for_each(|(path, content)| files.insert(path, content))?;
+    Ok(position.get())
+}
+
+/// Changes of a layer in the layers below.
+struct Changes {
+    /// Bytes that its files may still have.
+    remaining: usize,
+    deleted: BTreeSet<String>,
+    added: Vec<(String, Vec<u8>)>,
+}
+
+impl Changes {
+    /// Adds an entry of the archive.
+    fn add(
+        &mut self,
+        entry: tar::Entry<'_, impl Read>,
+        folders: &[String],
+        max_bytes: usize,
+        failed: &impl Fn(String) -> InvalidImage,
+    ) -> Result<(), InvalidImage> {
         let path = entry.path().map_err(|error| failed(error.to_string()))?;
-        let Some(path) = normal(&path) else { continue };
+        let Some(path) = normal(&path) else { return Ok(()) };
         if path.len() > MAX_PATH_BYTES {
             return Err(failed(format!("a path has {} bytes, at most {MAX_PATH_BYTES} are read", path.len())));
         }
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
         if name == OPAQUE {
-            deleted.extend(Some(folder.to_owned()).filter(|path| concerns(path, folders)));
+            self.deleted.extend(Some(folder.to_owned()).filter(|path| concerns(path, folders)));
         } else if let Some(name) = name.strip_prefix(WHITEOUT) {
             let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-            deleted.extend(Some(path).filter(|path| concerns(path, folders)));
+            self.deleted.extend(Some(path).filter(|path| concerns(path, folders)));
         } else if entry.header().entry_type().is_file() && folders.iter().any(|folder| is_below(&path, folder)) {
             if entry.size() > MAX_FILE_BYTES {
                 return Err(failed(format!("{path} has {} bytes, at most {MAX_FILE_BYTES} are read", entry.size())));
             }
             let mut content = Vec::new();
-            let mut bounded = entry.take(remaining as u64 + 1);
+            let mut bounded = entry.take(self.remaining as u64 + 1);
             bounded.read_to_end(&mut content).map_err(|error| failed(error.to_string()))?;
-            let too_large = TooManyFiles::Size { max: files.max_bytes() };
-            remaining = remaining.checked_sub(content.len() + path.len()).ok_or(too_large)?;
-            added.push((path, content));
+            let too_large = TooManyFiles::Size { max: max_bytes };
+            self.remaining = self.remaining.checked_sub(content.len() + path.len()).ok_or(too_large)?;
+            self.added.push((path, content));
         }
-        if deleted.len() > MAX_DELETIONS {
+        if self.deleted.len() > MAX_DELETIONS {
             return Err(failed(format!("it deletes more than {MAX_DELETIONS} files")));
         }
-        if added.len() > MAX_FILES {
+        if self.added.len() > MAX_FILES {
             return Err(TooManyFiles::Count.into());
         }
+        Ok(())
     }
-    // Deletions concern the layers below.
-    deleted.iter().for_each(|path| files.remove(path));
-    added.into_iter().try_for_each(|(path, content)| files.insert(path, content))?;
-    Ok(position.get())
 }
 
 /// An archive whose headers have a limited size.

@@ -27,11 +27,11 @@ fn is_approved(subscription: &Subscription, csv: &str) -> bool {
     subscription.annotations().get(APPROVED).is_some_and(|approved| approved.trim() == csv)
 }
 
-/// Returns true if a part of a waiting plan is approved.
+/// Returns true if a waiting plan, or a part of it, is approved for a Subscription.
 pub(super) fn is_partly_approved(plan: &InstallPlan, view: &View) -> bool {
     let names = &plan.spec.cluster_service_version_names;
     let approves = |csv: &String| view.subscriptions.iter().any(|tracked| is_approved(&tracked.object, csv));
-    !plan.spec.approved && names.len() > 1 && names.iter().any(approves)
+    !plan.spec.approved && names.iter().any(approves)
 }
 
 /// Removes the approvals that an approved InstallPlan has taken over.

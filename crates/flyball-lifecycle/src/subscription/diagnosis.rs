@@ -11,7 +11,7 @@ mod remedy;
 mod selection;
 
 pub use cause::{Cause, Severity};
-pub use operator::diagnose_csv;
+pub use operator::{diagnose_csv, severity};
 pub use selection::{CandidateReport, NextVersion, RequirementReport, Selection};
 
 use super::view::{Tracked, View};
@@ -22,7 +22,7 @@ use crate::resolution::Isolation;
 use crate::source::{CatalogClient, Loaded, Sources};
 use kube::ResourceExt;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The objects of a namespace that affect its Subscriptions.
@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub conditions: Vec<OperatorCondition>,
     /// The CatalogSources of the namespace and of the global one, and their contents.
     pub catalogs: Vec<(CatalogSource, Result<Loaded, String>)>,
+    /// CatalogSources that cannot be read with the permissions of the user, as `namespace/name`. They may exist or not.
+    pub hidden_catalogs: BTreeSet<String>,
 }
 
 /// The explanation of a Subscription.
@@ -103,6 +105,12 @@ impl<'s> Case<'s> {
 }
 
 impl Snapshot {
+    /// Returns true if the CatalogSource of a Subscription cannot be read.
+    fn is_hidden(&self, subscription: &Subscription) -> bool {
+        let spec = &subscription.spec;
+        self.hidden_catalogs.contains(&format!("{}/{}", spec.source_namespace, spec.source))
+    }
+
     /// Returns the CatalogSources that the namespace can use.
     fn visible(&self) -> impl Iterator<Item = &(CatalogSource, Result<Loaded, String>)> {
         let hides_global = self.groups.iter().any(super::view::excludes_global);
@@ -120,14 +128,19 @@ pub fn diagnose(snapshot: &Snapshot, subscription: &str) -> Option<Diagnosis> {
     let tracked = &case.view.subscriptions[index];
     let mut causes = reasons::of_namespace(&case, tracked);
     let (requests, problems) = planning::requests(&case.controller, &case.view);
+    let is_hidden = snapshot.is_hidden(&tracked.object) && problems.contains_key(&index);
     if let Some(problem) = problems.get(&index) {
-        causes.push(reasons::of_catalog(&case, tracked, problem));
+        causes.push(match is_hidden {
+            true => reasons::of_hidden_catalog(tracked, problem),
+            false => reasons::of_catalog(&case, tracked, problem),
+        });
     }
+    causes.extend(reasons::of_conditions(&case, tracked, is_hidden));
     causes.extend(reasons::of_plan(&case, tracked));
     causes.extend(reasons::of_operator(&case, tracked));
     causes.extend(reasons::of_rollout(&case, tracked));
     causes.extend(reasons::of_upgrade_path(&case, tracked));
-    causes.extend(reasons::of_pins(tracked));
+    causes.extend(reasons::of_pins(&case, tracked));
     let selection = selection::select(&case, index, requests);
     if let Some(failure) = selection.as_ref().filter(|selection| !selection.facts.is_empty()) {
         causes.push(Cause {

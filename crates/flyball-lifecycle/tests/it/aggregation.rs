@@ -1,7 +1,7 @@
 //! PackageManifests through an API server: TLS, certificates of the API server, discovery.
 
 use crate::recorded;
-use flyball_lifecycle::packages::{FrontProxy, Reach, publish, serve};
+use flyball_lifecycle::packages::{FrontProxy, PackageServer, Reach, publish, serve};
 use flyball_server::{Dialer, Options, Server, User};
 use flyball_tls::{Authority, Identity, Purpose, Trust, Validity};
 use http::header::CONTENT_TYPE;
@@ -87,6 +87,65 @@ async fn packages_are_read_through_the_api_server() {
     let is_manifest = |(name, _): &(&String, &Value)| name.ends_with(".PackageManifest");
     let schemas = described["components"]["schemas"].as_object().unwrap();
     assert!(code == 200 && schemas.iter().any(|schema| is_manifest(&schema)), "{described}");
+}
+
+/// Serves packages as to an API server, and returns a function that begins watches.
+async fn watcher(packages: &PackageServer) -> impl AsyncFn(&str, &str) -> http::Response<hyper::body::Incoming> {
+    let (serving, proxy, name) = (authority("packages"), authority("front-proxy-ca"), "packages.olm.svc");
+    let certificate = serving.issue("packages", Purpose::Server(&[name.to_owned()]), Validity::UNLIMITED).unwrap();
+    let front_proxy = FrontProxy { authority: proxy.certificate().to_owned(), names: vec!["front-proxy".to_owned()] };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = front_proxy.tls(&certificate).unwrap();
+    tokio::spawn(serve(packages.clone(), listener, tls, front_proxy, pending()));
+    let trust = Trust::Bundle(serving.certificate().as_bytes());
+    let tls = flyball_tls::identified_client_config(trust, &client(&proxy, "front-proxy")).unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
+    async move |query: &str, accept: &str| {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let stream = connector.connect(name.try_into().unwrap(), stream).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let path = format!("{PACKAGES}/namespaces/a/packagemanifests?{query}");
+        let request = Request::get(path).header("host", name).header("accept", accept);
+        sender.send_request(request.body(Full::new(bytes::Bytes::new())).unwrap()).await.unwrap()
+    }
+}
+
+/// Returns the next event of a watch: its type, and the name of the package.
+async fn event(watch: &mut http::Response<hyper::body::Incoming>) -> Option<(String, String)> {
+    let frame = watch.body_mut().frame().await?.unwrap();
+    let event: Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+    let object = &event["object"];
+    let name = object["metadata"]["name"].as_str().or(object["rows"][0]["cells"][0].as_str());
+    let name = name.unwrap_or_else(|| panic!("{event}"));
+    Some((event["type"].as_str().unwrap().to_owned(), name.to_owned()))
+}
+
+#[tokio::test]
+async fn packages_are_watched() {
+    const JSON: &str = "application/json";
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let packages = recorded::server();
+    let ask = watcher(&packages).await;
+    let list = ask("limit=500", JSON).await.into_body().collect().await.unwrap().to_bytes();
+    let list: Value = serde_json::from_slice(&list).unwrap();
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let query = format!("watch=true&resourceVersion={version}&fieldSelector=metadata.name%3Dmemo");
+    let (mut objects, mut rows) = (ask(&query, JSON).await, ask(&query, TABLE).await);
+    packages.remove(&recorded::catalog_key());
+    let deleted = Some(("DELETED".to_owned(), "memo".to_owned()));
+    assert_eq!((event(&mut objects).await, event(&mut rows).await), (deleted.clone(), deleted));
+    recorded::insert(&packages);
+    let added = Some(("ADDED".to_owned(), "memo".to_owned()));
+    assert_eq!((event(&mut objects).await, event(&mut rows).await), (added.clone(), added.clone()));
+
+    let mut new = ask("watch=true&fieldSelector=metadata.name%3Dmemo&timeoutSeconds=1", JSON).await;
+    assert_eq!(event(&mut new).await, added, "without a version, everything is new");
+    assert_eq!(event(&mut new).await, None, "it ends after its time");
+    assert_eq!(ask(&format!("watch=true&resourceVersion={version}"), JSON).await.status(), 410);
+    assert_eq!(ask("watch=true&sendInitialEvents=true", JSON).await.status(), 422);
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "patch",
             "resolution",
             "rules",
+            "version",
         ],
     ),
     (
@@ -82,7 +83,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "version",
         ],
     ),
-    ("manager", &["api", "contents", "csv", "extension", "packages", "plan", "resolution", "source", "subscription"]),
+    (
+        "manager",
+        &["api", "contents", "csv", "extension", "packages", "plan", "resolution", "rules", "source", "subscription"],
+    ),
 ];
 
 #[test]

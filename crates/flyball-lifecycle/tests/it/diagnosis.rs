@@ -202,6 +202,50 @@ fn missing_group_catalog_and_approval_are_named() {
 }
 
 #[test]
+fn plan_that_is_tried_again_blocks() {
+    let mut subscribed = subscription("memo", "stable", "");
+    subscribed.status.current_csv = "memo.v2.0.0".into();
+    subscribed.status.install_plan_ref = Some(object(json!({"name": "install-1"})));
+    let mut snapshot = snapshot(&[subscribed]);
+    let mut plan: InstallPlan = object(json!({"metadata": {"name": "install-1"}, "spec": {"approval": "Automatic"}}));
+    plan.status.phase = InstallPlanPhase::Installing;
+    snapshot.plans = vec![plan];
+    let severity = |snapshot: &Snapshot| explain(snapshot, "memo").causes[0].severity;
+    assert_eq!(severity(&snapshot), Severity::Waiting);
+    snapshot.plans[0].status.message = "retrying execution due to error: Role memo is refused".into();
+    assert_eq!(severity(&snapshot), Severity::Blocking);
+}
+
+#[test]
+fn catalog_that_the_user_may_not_read_is_a_notice() {
+    let mut subscribed = subscription("memo", "stable", "");
+    let failed = json!({"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable",
+        "message": "no operators found in channel stable"});
+    let mut hidden = snapshot(&[subscribed.clone()]);
+    hidden.catalogs[0].1 = Err("not permitted to read it".into());
+    hidden.hidden_catalogs.insert("olm/demo".into());
+    let diagnosis = explain(&hidden, "memo");
+    assert!(diagnosis.healthy && diagnosis.selection.is_none(), "{diagnosis:?}");
+    assert!(diagnosis.causes[0].remedy.contains("--catalog demo=REF"), "{diagnosis:?}");
+    // The manager has read it.
+    subscribed.status.conditions = vec![object(failed)];
+    hidden.subscriptions = vec![subscribed];
+    let diagnosis = explain(&hidden, "memo");
+    let cause = blocking(&diagnosis)[0];
+    assert_eq!(cause.message, "ConstraintsNotSatisfiable: no operators found in channel stable");
+}
+
+#[test]
+fn bundle_that_cannot_be_unpacked_blocks() {
+    let mut subscribed = subscription("memo", "stable", "");
+    subscribed.status.conditions = vec![object(json!({"type": "BundleUnpackFailed", "status": "True", "reason": "",
+        "message": "the image cannot be pulled"}))];
+    let diagnosis = explain(&snapshot(&[subscribed]), "memo");
+    let cause = blocking(&diagnosis)[0];
+    assert_eq!((cause.severity, &*cause.message), (Severity::Blocking, "the image cannot be pulled"));
+}
+
+#[test]
 fn operator_that_is_not_ready_is_explained() {
     let mut snapshot = snapshot(&[subscription("memo", "stable", "memo.v1.1.0")]);
     let mut new = csv("memo", "memo.v1.1.0");

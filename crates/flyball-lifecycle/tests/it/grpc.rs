@@ -292,6 +292,27 @@ async fn failures_name_the_method_and_the_address() {
 }
 
 #[tokio::test]
+async fn restarted_server_is_noticed_by_the_next_check() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let first = tokio::spawn(serve(Service::new(Arc::new(catalog())), listener, async { drop(stopped.await) }));
+    let (sources, location) = (Sources::default(), Location::Grpc(address.clone()));
+    let loaded = sources.load(&location, None).await.unwrap().unwrap();
+    for _ in 0..3 {
+        sources.check(&location).await.unwrap();
+    }
+    stop.send(()).unwrap();
+    first.await.unwrap();
+    let listener = TcpListener::bind(&address).await.unwrap();
+    tokio::spawn(serve(Service::new(Arc::new(Content::new(recorded_blobs()))), listener, pending()));
+    sources.check(&location).await.unwrap_err();
+    let again = sources.load(&location, Some(&loaded.revision)).await.unwrap().unwrap();
+    assert_ne!(again.revision, loaded.revision, "it has another content");
+    sources.check(&location).await.unwrap();
+}
+
+#[tokio::test]
 async fn servers_of_another_protocol_are_errors() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -28,15 +28,24 @@ pub(crate) fn recorded_blobs() -> Blobs {
 pub(crate) fn server() -> PackageServer {
     let clock = Clock::new(|| "2026-01-01T00:01:00Z".parse().unwrap());
     let server = PackageServer::new("olm", clock);
+    insert(&server);
+    server
+}
+
+pub(crate) fn catalog_key() -> CatalogKey {
+    CatalogKey { namespace: "olm".into(), name: "demo".into() }
+}
+
+/// Adds the packages of the recorded catalog.
+pub(crate) fn insert(server: &PackageServer) {
     let catalog = CatalogSummary {
-        key: CatalogKey { namespace: "olm".into(), name: "demo".into() },
+        key: catalog_key(),
         display_name: "Demo".into(),
         publisher: "Flyball".into(),
         labels: Default::default(),
         created: "2026-01-01T00:00:00Z".into(),
     };
     server.insert(&catalog, &Content::new(recorded_blobs()));
-    server
 }
 
 fn get(server: &PackageServer, path: &str, accept: Option<&str>) -> (u16, Value) {
@@ -51,6 +60,8 @@ fn normalize(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("creationTimestamp");
+            // OLM has no watches, so its lists have no version.
+            fields.remove("resourceVersion");
             if fields.contains_key("columnDefinitions") {
                 for column in fields["columnDefinitions"].as_array_mut().into_iter().flatten() {
                     column.as_object_mut().unwrap().remove("description");

@@ -12,10 +12,13 @@ use crate::render::output::Output;
 use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::{Args, ValueEnum};
 use flyball_lifecycle::api::labels::CATALOG;
-use flyball_lifecycle::api::{ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorGroup, Subscription};
+use flyball_lifecycle::api::{
+    CatalogSource, ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorGroup, Subscription,
+};
 use flyball_lifecycle::content::{Blobs, BundleBlob, ChannelBlob, ChannelEntry, Content, PackageBlob};
 use flyball_lifecycle::manifests::BundleFolder;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -98,6 +101,7 @@ pub(super) fn cmd_run(args: &RunArgs) -> Result<()> {
         for object in installation.objects(args.install_mode).await? {
             connection.apply(&object).await?;
         }
+        installation.own_catalog().await?;
         installation.until_succeeded(args.timeout).await?;
         report(args, &installation, replaced)
     })
@@ -261,6 +265,19 @@ impl Installation<'_> {
             Some(problem) => Err(Error::new(format!("the bundle fits no catalog: {problem}"))),
             None => Ok(blobs),
         }
+    }
+
+    /// Makes the CatalogSource the owner of the ConfigMap, so that both are deleted together.
+    async fn own_catalog(&self) -> Result<()> {
+        let name = self.catalog();
+        let source =
+            self.api::<CatalogSource>().get(&name).await.context(format!("cannot read CatalogSource {name}"))?;
+        let owner = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": name, "uid": source.uid(),
+        });
+        let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
+        let changed = self.api::<ConfigMap>().patch(&name, &PatchParams::default(), &patch).await;
+        changed.map(drop).context(format!("cannot change ConfigMap {name}"))
     }
 
     async fn until_succeeded(&self, timeout: Duration) -> Result<()> {

@@ -69,18 +69,45 @@ pub(super) fn cmd_approve(args: &ApproveArgs) -> Result<()> {
         let alone = alone.filter(|_| !args.all);
         let changes = !args.dry_run && !plan.spec.approved;
         match &alone {
-            Some(own) if changes => {
-                let body = json!({"metadata": {"annotations": {APPROVED: own.status.current_csv}}});
-                objects::patch::<Subscription>(&connection, &own.name_any(), &body).await?;
-            }
-            None if changes => {
-                let body = json!({"metadata": {"uid": plan.uid()}, "spec": {"approved": true}});
-                objects::patch::<InstallPlan>(&connection, &plan.name_any(), &body).await?;
-            }
+            Some(own) if changes => approve_operator(&connection, own).await?,
+            None if changes => approve_plan(&connection, &plan).await?,
             _ => {}
         }
         report(args, &connection, &plan, alone.as_ref(), changes)
     })
+}
+
+/// Approves the operator of a Subscription.
+pub(super) async fn approve_operator(connection: &Connection, subscription: &Subscription) -> Result<()> {
+    let body = json!({"metadata": {"annotations": {APPROVED: subscription.status.current_csv}}});
+    objects::patch::<Subscription>(connection, &subscription.name_any(), &body).await.map(drop)
+}
+
+/// Approves a plan. A user who may not change it, such as the administrator of a namespace, approves the operators of
+/// its Subscriptions instead.
+pub(super) async fn approve_plan(connection: &Connection, plan: &InstallPlan) -> Result<()> {
+    let body = json!({"metadata": {"uid": plan.uid()}, "spec": {"approved": true}});
+    match objects::patch::<InstallPlan>(connection, &plan.name_any(), &body).await {
+        Err(error) if error.is_forbidden() => {
+            let subscriptions: Vec<Subscription> = objects::list(connection, Some(&connection.namespace)).await?;
+            let mut own = subscriptions.iter().filter(|of| installs(plan, of)).peekable();
+            if own.peek().is_none() {
+                return Err(error);
+            }
+            for subscription in own {
+                approve_operator(connection, subscription).await?;
+            }
+            Ok(())
+        }
+        patched => patched.map(drop),
+    }
+}
+
+/// Returns true if a plan installs the version of a Subscription.
+fn installs(plan: &InstallPlan, subscription: &Subscription) -> bool {
+    let status = &subscription.status;
+    let refers = status.install_plan_ref.as_ref().is_some_and(|of| of.name.as_deref() == Some(&*plan.name_any()));
+    refers && plan.spec.cluster_service_version_names.contains(&status.current_csv)
 }
 
 /// Finds the plan of this name, or that of the Subscription of this name. Also returns the Subscription if the plan
@@ -109,12 +136,7 @@ async fn find(connection: &Connection, name: &str) -> Result<(InstallPlan, Optio
 
 /// Returns true if a plan installs operators of other Subscriptions: they would be approved with it.
 fn has_others(plan: &InstallPlan, own: &Subscription, subscriptions: &[Subscription]) -> bool {
-    let name = plan.name_any();
-    subscriptions.iter().filter(|other| other.uid() != own.uid()).any(|other| {
-        let status = &other.status;
-        let refers = status.install_plan_ref.as_ref().is_some_and(|of| of.name.as_deref() == Some(&*name));
-        refers && plan.spec.cluster_service_version_names.contains(&status.current_csv)
-    })
+    subscriptions.iter().any(|other| other.uid() != own.uid() && installs(plan, other))
 }
 
 fn report(

@@ -84,7 +84,7 @@ pub(super) fn local_flags(installation: &Installation) -> LocalFlags {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ManagerState {
-    /// `process`, `deployment`, or `none`.
+    /// `process`, `deployment`, `none`, or `unknown`.
     pub(super) kind: &'static str,
     /// The process ID, or the name of the Deployment.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -93,6 +93,17 @@ pub(super) struct ManagerState {
     /// The reason why it is not ready.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) problem: String,
+}
+
+impl ManagerState {
+    /// Creates the state of a manager that the user may not read.
+    pub(super) fn unknown() -> Self {
+        Self { kind: "unknown", name: String::new(), ready: false, problem: String::new() }
+    }
+
+    pub(super) fn is_unknown(&self) -> bool {
+        self.kind == "unknown"
+    }
 }
 
 /// Returns the state of the manager in a namespace.

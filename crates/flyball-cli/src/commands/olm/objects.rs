@@ -1,5 +1,6 @@
 //! The objects of the lifecycle manager, and the contents of its catalogs.
 
+use super::unread::Unread;
 use crate::catalog::images::Images;
 use crate::catalog::reference;
 use crate::cluster::connection::{Connection, ConnectionArgs};
@@ -7,7 +8,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::one_line;
 use clap::Args;
 use flyball_lifecycle::api::{CatalogSource, Subscription};
-use flyball_lifecycle::content::Content;
+use flyball_lifecycle::content::{Content, PackageBundle};
 use flyball_lifecycle::diagnosis::Snapshot;
 use flyball_lifecycle::load_catalog;
 use flyball_lifecycle::source::{Loaded, Sources};
@@ -17,6 +18,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -97,6 +99,9 @@ pub(super) async fn list<K: Namespaced>(connection: &Connection, namespace: Opti
     }
 }
 
+/// UID of stand-ins for CatalogSources that the user may not read.
+const UNREAD_UID: &str = "unread";
+
 /// Returns an object, if it exists.
 pub(super) async fn find<K: Namespaced>(connection: &Connection, name: &str) -> Result<Option<K>> {
     let api: Api<K> = Api::namespaced(connection.client.clone(), &connection.namespace);
@@ -131,23 +136,85 @@ pub(super) fn unknown(connection: &Connection, name: &str, kinds: &str, known: &
     }
 }
 
-/// Reads the objects that affect the Subscriptions of a namespace, and loads its catalogs.
-pub(super) async fn snapshot(connection: &Connection, global: &str, catalogs: &CatalogArgs) -> Result<Snapshot> {
+/// Reads the objects that affect the Subscriptions of a namespace, and loads its catalogs. Also returns the parts that
+/// the user may not read.
+pub(super) async fn snapshot(
+    connection: &Connection,
+    global: &str,
+    catalogs: &CatalogArgs,
+) -> Result<(Snapshot, Unread)> {
     let namespace = connection.namespace.clone();
     let own = Some(namespace.as_str());
+    let mut unread = Unread::default();
+    let subscriptions: Vec<Subscription> = list(connection, own).await?;
     let mut sources: Vec<CatalogSource> = list(connection, own).await?;
+    let mut hidden_catalogs = BTreeSet::new();
     if namespace != global {
-        sources.extend(list(connection, Some(global)).await?);
+        let part = format!("the CatalogSources in namespace {global}");
+        match unread.or_none(&part, list(connection, Some(global)).await)? {
+            Some(listed) => sources.extend(listed),
+            None => {
+                let stubs = hidden(&subscriptions, global);
+                hidden_catalogs.extend(stubs.iter().map(|stub| format!("{global}/{}", stub.name_any())));
+                sources.extend(stubs);
+            }
+        }
     }
-    Ok(Snapshot {
-        subscriptions: list(connection, own).await?,
+    let loaded = catalogs.load(connection, sources).await;
+    let snapshot = Snapshot {
+        subscriptions,
         csvs: list(connection, own).await?,
         plans: list(connection, own).await?,
         groups: list(connection, own).await?,
-        conditions: list(connection, own).await?,
-        catalogs: catalogs.load(connection, sources).await,
+        conditions: unread.or_default("the OperatorConditions of the namespace", list(connection, own).await)?,
+        catalogs: loaded,
+        hidden_catalogs,
         namespace,
         global_namespace: global.to_owned(),
+    };
+    Ok((snapshot, unread))
+}
+
+/// Returns stand-ins for the CatalogSources that Subscriptions refer to, and that cannot be read.
+fn hidden(subscriptions: &[Subscription], global: &str) -> Vec<CatalogSource> {
+    let of_global = subscriptions.iter().map(|of| &of.spec).filter(|spec| spec.source_namespace == global);
+    let names: BTreeSet<&str> = of_global.map(|spec| spec.source.as_str()).collect();
+    let stub = |name: &str| {
+        let mut stub = CatalogSource::new(Some(global), name);
+        stub.metadata.uid = Some(UNREAD_UID.to_owned());
+        stub
+    };
+    names.into_iter().map(stub).collect()
+}
+
+/// Returns true if a CatalogSource is a stand-in.
+fn is_hidden(source: &CatalogSource) -> bool {
+    source.uid().as_deref() == Some(UNREAD_UID)
+}
+
+/// Returns the content of the catalog of a Subscription.
+pub(super) fn content<'s>(snapshot: &'s Snapshot, subscription: &Subscription) -> Result<&'s Loaded> {
+    let (name, namespace) = (&subscription.spec.source, &subscription.spec.source_namespace);
+    let what = format!("CatalogSource {namespace}/{name}");
+    let is_it = |source: &CatalogSource| source.name_any() == *name && source.namespace().as_ref() == Some(namespace);
+    let found = snapshot.catalogs.iter().find(|(source, _)| is_it(source));
+    let (_, loaded) = found.ok_or_else(|| {
+        let of = subscription.name_any();
+        Error::new(format!("{what} does not exist"))
+            .hint(format!("find out why: flyball olm why {of} -n {}", snapshot.namespace))
+    })?;
+    loaded
+        .as_ref()
+        .map_err(|error| Error::new(format!("{what}: {error}")).hint(format!("pass its content: --catalog {name}=REF")))
+}
+
+/// Returns a bundle of a package, or an error that names those that exist.
+pub(super) fn bundle<'c>(content: &'c Content, package: &str, name: &str) -> Result<&'c PackageBundle> {
+    content.bundle(package, name).ok_or_else(|| {
+        let known = content.package(package);
+        let names: Vec<&str> = known.iter().flat_map(|package| package.bundles.keys().map(String::as_str)).collect();
+        let error = Error::new(format!("package {package} of the catalog has no {name}"));
+        if names.is_empty() { error } else { error.hint(format!("it has {}", one_line(&names.join(", ")))) }
     })
 }
 
@@ -172,6 +239,7 @@ impl CatalogArgs {
             let name = source.name_any();
             let loaded = match self.catalog.iter().find(|given| given.name == name) {
                 Some(given) => self.read(given).await,
+                None if is_hidden(&source) => Err("not permitted to read it".to_owned()),
                 None => {
                     let loaded = timeout(LOAD_TIMEOUT, load_catalog(&source, &connection.client, client)).await;
                     loaded.unwrap_or_else(|_| Err(format!("no answer after {} s", LOAD_TIMEOUT.as_secs())))

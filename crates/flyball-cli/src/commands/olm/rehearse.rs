@@ -6,6 +6,7 @@ mod copy;
 mod stage;
 
 use super::objects::{self, CatalogArgs, ObjectArgs};
+use super::unread::Unread;
 use crate::cluster::connection::block_on;
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result};
@@ -14,6 +15,8 @@ use crate::render::terminal::{Style, columns, one_line, paint, print_line};
 use clap::Args;
 use comparison::{Changes, InvalidResource};
 use copy::CopiedObjects;
+use flyball_lifecycle::api::Subscription;
+use flyball_lifecycle::diagnosis::Snapshot;
 use kube::ResourceExt;
 use serde::Serialize;
 use stage::{Outcome, Stage};
@@ -71,6 +74,9 @@ struct Rehearsal {
     validated: usize,
     /// Objects that could not be copied.
     skipped: Vec<String>,
+    /// Parts that the user may not read.
+    #[serde(skip_serializing_if = "Unread::is_empty")]
+    unread: Unread,
     succeeded: bool,
 }
 
@@ -78,9 +84,10 @@ pub(super) fn cmd_rehearse(args: &RehearseArgs) -> Result<ExitCode> {
     block_on(async {
         let connection = args.objects.connection.connect().await?;
         let subscription = objects::subscription(&connection, &args.subscription).await?;
-        let snapshot = objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
-        check_catalog(args, &snapshot, &subscription)?;
-        let copied = CopiedObjects::read(&connection, &snapshot).await?;
+        let (snapshot, mut unread) =
+            objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
+        check_target(args, &snapshot, &subscription)?;
+        let copied = CopiedObjects::read(&connection, &snapshot, &mut unread).await?;
         let stage = Stage::start(&copied, &snapshot, args.catalogs.client(), &args.objects.global_namespace).await?;
         let before = stage.objects().await?;
         let change = stage::Change { target: args.to.as_deref(), channel: args.channel.as_deref() };
@@ -94,6 +101,7 @@ pub(super) fn cmd_rehearse(args: &RehearseArgs) -> Result<ExitCode> {
             subscription: subscription.name_any(),
             changes: Changes::between(&before, &after),
             skipped: stage.skipped.clone(),
+            unread,
             outcome,
             invalid,
             validated,
@@ -107,24 +115,15 @@ pub(super) fn cmd_rehearse(args: &RehearseArgs) -> Result<ExitCode> {
     })
 }
 
-/// Refuses a rehearsal without the content of the catalog.
-fn check_catalog(
-    args: &RehearseArgs,
-    snapshot: &flyball_lifecycle::diagnosis::Snapshot,
-    subscription: &flyball_lifecycle::api::Subscription,
-) -> Result<()> {
-    let (name, namespace) = (&subscription.spec.source, &subscription.spec.source_namespace);
-    let found = snapshot
-        .catalogs
-        .iter()
-        .find(|(source, _)| source.name_any() == *name && source.namespace().as_ref() == Some(namespace));
-    match found {
-        Some((_, Ok(_))) => Ok(()),
-        Some((_, Err(error))) => Err(Error::new(format!("CatalogSource {namespace}/{name}: {error}"))
-            .hint(format!("pass its content: --catalog {name}=REF"))),
-        None => Err(Error::new(format!("CatalogSource {namespace}/{name} does not exist"))
-            .hint(format!("find out why: flyball olm why {} -n {}", args.subscription, snapshot.namespace))),
+/// Refuses a rehearsal without the content of the catalog, or of a version that is installed or does not exist.
+fn check_target(args: &RehearseArgs, snapshot: &Snapshot, subscription: &Subscription) -> Result<()> {
+    let content = &objects::content(snapshot, subscription)?.content;
+    let Some(target) = &args.to else { return Ok(()) };
+    if *target == subscription.status.installed_csv {
+        return Err(Error::new(format!("{target} is installed: there is nothing to rehearse"))
+            .hint("pass another version: --to CSV; or omit --to for the next upgrade"));
     }
+    objects::bundle(content, &subscription.spec.package, target).map(drop)
 }
 
 fn print(rehearsal: &Rehearsal) {
@@ -170,4 +169,5 @@ fn print(rehearsal: &Rehearsal) {
     for text in skipped {
         print_line(&paint(Style::Faint, &one_line(&format!("not copied: {text}"))));
     }
+    rehearsal.unread.print();
 }

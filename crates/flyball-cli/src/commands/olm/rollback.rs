@@ -1,6 +1,8 @@
 //! `flyball olm rollback`.
 
+use super::approve;
 use super::objects::{self, CatalogArgs, ObjectArgs};
+use super::unread::Unread;
 use crate::cluster::connection::{Connection, block_on};
 use crate::cluster::safety::{self, BreakingChange};
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
@@ -22,6 +24,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Roll an operator back to an earlier version, and keep it there
@@ -73,24 +76,37 @@ struct RollbackReport {
     kept_definitions: Vec<String>,
     dry_run: bool,
     succeeded: bool,
+    /// Parts that the user may not read.
+    #[serde(skip_serializing_if = "Unread::is_empty")]
+    unread: Unread,
 }
 
 pub(super) fn cmd_rollback(args: &RollbackArgs) -> Result<()> {
     block_on(async {
         let connection = args.objects.connection.connect().await?;
         let subscription = objects::subscription(&connection, &args.subscription).await?;
-        let snapshot = objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
+        let (snapshot, mut unread) =
+            objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
         let current = current(&connection, &snapshot, &subscription)?;
         let target = target(args, &snapshot, &subscription, current)?;
         let manifests = manifests(args, &connection, &snapshot, &subscription, &target).await?;
-        let kept = check(&connection, current, &manifests).await?;
+        let kept = check(&connection, current, &manifests, &mut unread).await?;
         if !args.dry_run {
             start(&connection, &snapshot, &subscription, current, &target).await?;
             if !args.timeout.is_zero() {
                 wait(args, &connection, &subscription, &target).await?;
             }
         }
-        report(args, &connection, &subscription, current, &manifests, kept)
+        let report = RollbackReport::new(args, &connection, &subscription, current, &manifests, kept, unread);
+        match args.output {
+            Some(output) => output.print(&report),
+            None => {
+                if !args.quiet {
+                    print(&report);
+                }
+                Ok(())
+            }
+        }
     })
 }
 
@@ -137,22 +153,8 @@ fn target(
 }
 
 fn is_of_package(snapshot: &Snapshot, subscription: &Subscription, name: &str) -> bool {
-    content(snapshot, subscription)
+    objects::content(snapshot, subscription)
         .is_ok_and(|loaded| loaded.content.bundle(&subscription.spec.package, name).is_some())
-}
-
-/// Returns the content of the catalog of a Subscription.
-fn content<'s>(snapshot: &'s Snapshot, subscription: &Subscription) -> Result<&'s flyball_lifecycle::source::Loaded> {
-    let (name, namespace) = (&subscription.spec.source, &subscription.spec.source_namespace);
-    let what = format!("CatalogSource {namespace}/{name}");
-    let is_it = |source: &flyball_lifecycle::api::CatalogSource| {
-        source.name_any() == *name && source.namespace().as_ref() == Some(namespace)
-    };
-    let found = snapshot.catalogs.iter().find(|(source, _)| is_it(source));
-    let (_, loaded) = found.ok_or_else(|| Error::new(format!("{what} does not exist")))?;
-    loaded
-        .as_ref()
-        .map_err(|error| Error::new(format!("{what}: {error}")).hint(format!("pass its content: --catalog {name}=REF")))
 }
 
 /// Returns the objects of the older version.
@@ -163,14 +165,8 @@ async fn manifests(
     subscription: &Subscription,
     target: &str,
 ) -> Result<Manifests> {
-    let loaded = content(snapshot, subscription)?;
-    let package = &subscription.spec.package;
-    let bundle = loaded.content.bundle(package, target).ok_or_else(|| {
-        let known = loaded.content.package(package);
-        let names: Vec<&str> = known.iter().flat_map(|package| package.bundles.keys().map(String::as_str)).collect();
-        let error = Error::new(format!("package {package} of the catalog has no {target}"));
-        if names.is_empty() { error } else { error.hint(format!("it has {}", one_line(&names.join(", ")))) }
-    })?;
+    let loaded = objects::content(snapshot, subscription)?;
+    let bundle = objects::bundle(&loaded.content, &subscription.spec.package, target)?;
     if let Some(manifests) = bundle.manifests() {
         return manifests.context(format!("bundle {target} is invalid"));
     }
@@ -181,9 +177,24 @@ async fn manifests(
 }
 
 /// Refuses a rollback that loses data; returns the CRDs that the older version does not have.
-async fn check(connection: &Connection, current: &ClusterServiceVersion, target: &Manifests) -> Result<Vec<String>> {
+///
+/// If the user may not read custom resources of other namespaces, only those of this one are checked. The manager
+/// checks all of them before the first step.
+async fn check(
+    connection: &Connection,
+    current: &ClusterServiceVersion,
+    target: &Manifests,
+    unread: &mut Unread,
+) -> Result<Vec<String>> {
+    const OTHERS: &str = "custom resources of other namespaces: the lifecycle manager checks them before it changes \
+                          anything";
+    const DEFINITIONS: &str = "the CRDs: the lifecycle manager checks them before it changes anything";
+    let own = Some(connection.namespace.as_str());
     let definitions: Vec<Value> = target.definitions().cloned().collect();
-    let changes: Vec<BreakingChange> = safety::find(connection, &definitions).await?;
+    let changes: Vec<BreakingChange> = match unread.or_none(OTHERS, safety::find(connection, &definitions).await)? {
+        Some(changes) => changes,
+        None => unread.or_default(DEFINITIONS, safety::find_in(connection, own, &definitions).await)?,
+    };
     if !changes.is_empty() {
         return Err(Error::new(format!("the rollback would break stored objects:{}", safety::list(&changes)))
             .hint("change or delete these objects first; to remove a stored version: flyball crd migrate"));
@@ -194,7 +205,10 @@ async fn check(connection: &Connection, current: &ClusterServiceVersion, target:
     dropped.sort_unstable();
     dropped.dedup();
     let objects: Vec<Value> = dropped.iter().map(|name| definition(name)).collect();
-    let orphans = Resources::count(connection, &objects).await?;
+    let orphans = match unread.or_none(OTHERS, Resources::count(connection, &objects).await)? {
+        Some(orphans) => orphans,
+        None => unread.or_default(DEFINITIONS, Resources::count_in(connection, own, &objects).await)?,
+    };
     if let Some(orphan) = orphans.iter().find(|resources| resources.count > 0) {
         return Err(Error::new(format!(
             "{} has {} custom resources, for which {} has no controller",
@@ -243,6 +257,7 @@ async fn start(
 async fn wait(args: &RollbackArgs, connection: &Connection, subscription: &Subscription, target: &str) -> Result<()> {
     let mut progress = Progress::new(&format!("waiting for {target}"));
     let name = subscription.name_any();
+    let mut approved = BTreeSet::new();
     let ended = poll_until(args.timeout, POLL_INTERVAL, async || {
         let plans: Vec<InstallPlan> = objects::list(connection, Some(&connection.namespace)).await?;
         let waits = |plan: &&InstallPlan| {
@@ -251,7 +266,9 @@ async fn wait(args: &RollbackArgs, connection: &Connection, subscription: &Subsc
                 && plan.spec.cluster_service_version_names == [target]
         };
         for plan in plans.iter().filter(waits) {
-            objects::patch::<InstallPlan>(connection, &plan.name_any(), &json!({"spec": {"approved": true}})).await?;
+            if approved.insert(plan.name_any()) {
+                approve::approve_plan(connection, plan).await?;
+            }
         }
         let found: Option<Subscription> = objects::find(connection, &name).await?;
         let is_current = found.is_some_and(|found| found.status.installed_csv == target);
@@ -271,32 +288,33 @@ async fn wait(args: &RollbackArgs, connection: &Connection, subscription: &Subsc
     })
 }
 
-fn report(
-    args: &RollbackArgs,
-    connection: &Connection,
-    subscription: &Subscription,
-    current: &ClusterServiceVersion,
-    target: &Manifests,
-    kept_definitions: Vec<String>,
-) -> Result<()> {
-    let definitions = target.definitions().filter_map(|of| of["metadata"]["name"].as_str().map(str::to_owned));
-    let report = RollbackReport {
-        subscription: subscription.name_any(),
-        namespace: connection.namespace.clone(),
-        from: current.name_any(),
-        to: target.name().to_owned(),
-        definitions: definitions.collect(),
-        kept_definitions,
-        dry_run: args.dry_run,
-        succeeded: !args.dry_run && !args.timeout.is_zero(),
-    };
-    if let Some(output) = args.output {
-        return output.print(&report);
+impl RollbackReport {
+    fn new(
+        args: &RollbackArgs,
+        connection: &Connection,
+        subscription: &Subscription,
+        current: &ClusterServiceVersion,
+        target: &Manifests,
+        kept_definitions: Vec<String>,
+        unread: Unread,
+    ) -> Self {
+        let definitions = target.definitions().filter_map(|of| of["metadata"]["name"].as_str().map(str::to_owned));
+        Self {
+            subscription: subscription.name_any(),
+            namespace: connection.namespace.clone(),
+            from: current.name_any(),
+            to: target.name().to_owned(),
+            definitions: definitions.collect(),
+            kept_definitions,
+            dry_run: args.dry_run,
+            succeeded: !args.dry_run && !args.timeout.is_zero(),
+            unread,
+        }
     }
-    if args.quiet {
-        return Ok(());
-    }
-    let RollbackReport { namespace, subscription, from, to, .. } = &report;
+}
+
+fn print(report: &RollbackReport) {
+    let RollbackReport { namespace, subscription, from, to, .. } = report;
     let state = match (report.dry_run, report.succeeded) {
         (true, _) => "can be rolled back (dry run)".to_owned(),
         (false, true) => paint(Style::Good, "rolled back"),
@@ -307,6 +325,6 @@ fn report(
     for name in &report.kept_definitions {
         print_line(&format!("  {} stays: {to} does not have it, and it has no custom resources", one_line(name)));
     }
+    report.unread.print();
     print_line(&format!("  to upgrade again: flyball olm pin {subscription} -n {namespace} --remove"));
-    Ok(())
 }

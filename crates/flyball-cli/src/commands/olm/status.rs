@@ -2,6 +2,7 @@
 
 use super::manager::{self, ManagedCluster, ManagerState};
 use super::objects;
+use super::unread::Unread;
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::error::Result;
 use crate::render::output::Output;
@@ -12,13 +13,20 @@ use flyball_lifecycle::api::{
     CatalogSource, ClusterServiceVersion, ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase,
     Subscription, SubscriptionCondition,
 };
+use flyball_lifecycle::diagnosis::{Severity, severity};
 use kube::ResourceExt;
 use serde::Serialize;
 use std::process::ExitCode;
 
 /// Conditions of a Subscription that are problems while they are true.
-const PROBLEMS: [&str; 5] =
-    ["ResolutionFailed", "CatalogSourcesUnhealthy", "InstallPlanFailed", "InstallPlanMissing", "BundleUnpackFailed"];
+const PROBLEMS: [&str; 6] = [
+    "ResolutionFailed",
+    "CatalogSourcesUnhealthy",
+    "InstallPlanFailed",
+    "InstallPlanMissing",
+    "BundleUnpackFailed",
+    "UpgradePathMissing",
+];
 
 /// Print the lifecycle manager, its catalogs and operators, and their problems; exits with 1 if there are any
 #[derive(Args, Debug)]
@@ -54,6 +62,9 @@ struct Status {
     csvs: Vec<CsvReport>,
     /// InstallPlans that are not complete.
     plans: Vec<PlanReport>,
+    /// Parts that the user may not read.
+    #[serde(skip_serializing_if = "Unread::is_empty")]
+    unread: Unread,
 }
 
 #[derive(Serialize)]
@@ -84,6 +95,8 @@ struct SubscriptionReport {
     rollback: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     problem: String,
+    /// False if it only waits.
+    is_problem: bool,
 }
 
 #[derive(Serialize)]
@@ -95,6 +108,8 @@ struct CsvReport {
     phase: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     problem: String,
+    /// False if it only waits, such as for its pods.
+    is_problem: bool,
 }
 
 #[derive(Serialize)]
@@ -118,19 +133,31 @@ pub(super) fn cmd_status(args: &StatusArgs) -> Result<ExitCode> {
         match args.output {
             Some(output) => output.print(&status)?,
             None if args.quiet => {}
-            None => lines(&status).iter().for_each(|line| print_line(line)),
+            None => {
+                lines(&status).iter().for_each(|line| print_line(line));
+                status.unread.print();
+            }
         }
         Ok(ExitCode::from(u8::from(!status.healthy)))
     })
 }
 
 async fn read(place: &ManagedCluster, args: &StatusArgs) -> Result<Status> {
-    let manager = manager::state(place, &args.manager_namespace).await?;
+    let mut unread = Unread::default();
+    let of = &args.manager_namespace;
+    let part = format!("the Deployment of the lifecycle manager in namespace {of}: its state is unknown");
+    let manager = unread.or_none(&part, manager::state(place, of).await)?.unwrap_or_else(ManagerState::unknown);
     let (connection, namespace) = (&place.connection, args.namespace.as_deref());
     // The catalogs of the manager's namespace are those of all.
-    let mut sources: Vec<CatalogSource> = objects::list(connection, namespace).await?;
+    let mut sources: Vec<CatalogSource> = match objects::list(connection, namespace).await {
+        Err(error) if error.is_forbidden() && namespace.is_none() => {
+            return Err(error.hint("pass a namespace that you may read: -n NAMESPACE"));
+        }
+        listed => listed?,
+    };
     if namespace.is_some_and(|namespace| namespace != args.manager_namespace) {
-        sources.extend(objects::list(connection, Some(&args.manager_namespace)).await?);
+        let part = format!("the CatalogSources in namespace {of}: their state is unknown");
+        sources.extend(unread.or_default(&part, objects::list(connection, Some(of)).await)?);
     }
     let catalogs: Vec<CatalogReport> = sources.iter().map(catalog).collect();
     let found: Vec<Subscription> = objects::list(connection, namespace).await?;
@@ -140,12 +167,12 @@ async fn read(place: &ManagedCluster, args: &StatusArgs) -> Result<Status> {
     let found: Vec<InstallPlan> = objects::list(connection, namespace).await?;
     let unfinished = found.iter().filter(|plan| plan.status.phase != InstallPlanPhase::Complete);
     let plans: Vec<PlanReport> = unfinished.map(plan).collect();
-    let healthy = manager.ready
+    let healthy = (manager.ready || manager.is_unknown())
         && catalogs.iter().all(|of| of.problem.is_empty())
-        && subscriptions.iter().all(|of| of.problem.is_empty())
-        && csvs.iter().all(|of| of.problem.is_empty())
+        && !subscriptions.iter().any(|of| of.is_problem)
+        && !csvs.iter().any(|of| of.is_problem)
         && !plans.iter().any(|of| of.is_problem);
-    Ok(Status { healthy, manager, catalogs, subscriptions, csvs, plans })
+    Ok(Status { healthy, manager, catalogs, subscriptions, csvs, plans, unread })
 }
 
 fn catalog(source: &CatalogSource) -> CatalogReport {
@@ -184,6 +211,7 @@ fn subscription(subscription: &Subscription) -> SubscriptionReport {
         state: format!("{:?}", subscription.status.state),
         pin: annotation(VERSIONS),
         rollback: annotation(ROLLBACK),
+        is_problem: problem.is_some(),
         problem: problem.or_else(|| none.then(|| "nothing was resolved yet".to_owned())).unwrap_or_default(),
     }
 }
@@ -192,7 +220,10 @@ fn csv(csv: &ClusterServiceVersion) -> CsvReport {
     let status = &csv.status;
     let problem = match status.phase {
         Phase::Succeeded | Phase::Replacing | Phase::Deleting => String::new(),
-        _ => format!("{}: {}", status.reason, status.message),
+        _ => {
+            let parts = [status.reason.as_str(), status.message.as_str()];
+            parts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
+        }
     };
     CsvReport {
         namespace: csv.namespace().unwrap_or_default(),
@@ -200,6 +231,7 @@ fn csv(csv: &ClusterServiceVersion) -> CsvReport {
         version: csv.spec.version.clone(),
         phase: format!("{:?}", status.phase),
         problem,
+        is_problem: severity(csv) == Some(Severity::Blocking),
     }
 }
 
@@ -210,14 +242,23 @@ fn plan(plan: &InstallPlan) -> PlanReport {
         phase: format!("{:?}", plan.status.phase),
         operators: plan.spec.cluster_service_version_names.clone(),
         message: plan.status.message.clone(),
-        is_problem: plan.status.phase == InstallPlanPhase::Failed,
+        // The manager tries a plan again for a minute before it is Failed.
+        is_problem: match plan.status.phase {
+            InstallPlanPhase::Failed => true,
+            InstallPlanPhase::Installing => !plan.status.message.is_empty(),
+            _ => false,
+        },
     }
 }
 
 /// Formats the state for a terminal.
 fn lines(status: &Status) -> Vec<String> {
     let ManagerState { kind, name, ready, problem } = &status.manager;
-    let state = if *ready { paint(Style::Good, "ready") } else { paint(Style::Bad, &one_line(problem)) };
+    let state = match status.manager.is_unknown() {
+        true => paint(Style::Faint, "unknown"),
+        false if *ready => paint(Style::Good, "ready"),
+        false => paint(Style::Bad, &one_line(problem)),
+    };
     let place = if name.is_empty() { String::new() } else { format!(" ({kind} {name})") };
     let mut lines = vec![format!("lifecycle manager{}: {state}", one_line(&place))];
     if *kind == "none" {
@@ -276,4 +317,36 @@ fn table<'r, T>(heading: &[&str], rows: &'r [T], cells: impl Fn(&'r T) -> (Vec<S
         cells.iter().map(|cell| one_line(cell).into_owned()).chain([problem]).collect()
     });
     std::iter::once(String::new()).chain(columns(std::iter::once(heading).chain(rows).collect())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn waiting_is_no_problem_and_failing_is_one() {
+        let check = |status: Value, expected: bool| {
+            let found: InstallPlan = serde_json::from_value(json!({
+                "metadata": {"name": "install-1"}, "spec": {"approval": "Manual"}, "status": status,
+            }))
+            .unwrap();
+            assert_eq!(plan(&found).is_problem, expected, "{status}");
+        };
+        check(json!({"phase": "RequiresApproval"}), false);
+        check(json!({"phase": "Installing"}), false);
+        check(json!({"phase": "Installing", "message": "retrying execution due to error: it is refused"}), true);
+        check(json!({"phase": "Failed", "message": "it is refused"}), true);
+        let check = |phase: &str, reason: &str, expected: bool| {
+            let found: ClusterServiceVersion = serde_json::from_value(json!({
+                "metadata": {"name": "memo.v1"}, "status": {"phase": phase, "reason": reason},
+            }))
+            .unwrap();
+            assert_eq!(csv(&found).is_problem, expected, "{phase}");
+        };
+        check("Succeeded", "InstallSucceeded", false);
+        check("Installing", "InstallWaiting", false);
+        check("Pending", "RequirementsNotMet", true);
+        check("Failed", "NoOperatorGroup", true);
+    }
 }

@@ -1,6 +1,7 @@
 //! `flyball olm why`.
 
 use super::objects::{self, CatalogArgs, ObjectArgs};
+use super::unread::Unread;
 use crate::cluster::connection::block_on;
 use crate::error::Result;
 use crate::render::output::Output;
@@ -34,6 +35,15 @@ pub(super) struct WhyArgs {
     output: Option<Output>,
 }
 
+/// An explanation, and the parts that the user may not read.
+#[derive(Serialize)]
+struct Report<'r, T> {
+    #[serde(flatten)]
+    report: &'r T,
+    #[serde(skip_serializing_if = "Unread::is_empty")]
+    unread: Unread,
+}
+
 /// The explanation of a ClusterServiceVersion.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,13 +60,16 @@ struct CsvReport {
 pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
     block_on(async {
         let connection = args.objects.connection.connect().await?;
-        let snapshot = objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
+        let (snapshot, unread) = objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
         let (kind, name) = args.name.split_once('/').unwrap_or(("", &args.name));
         let is_csv = kind.starts_with("csv") || kind.starts_with("clusterserviceversion");
         if let Some(diagnosis) = diagnose(&snapshot, name).filter(|_| !is_csv) {
             match args.output {
-                Some(output) => output.print(&diagnosis)?,
-                None => subscription_lines(&diagnosis).iter().for_each(|line| print_line(line)),
+                Some(output) => output.print(&Report { report: &diagnosis, unread })?,
+                None => {
+                    subscription_lines(&diagnosis).iter().for_each(|line| print_line(line));
+                    unread.print();
+                }
             }
             return Ok(code(&diagnosis.causes));
         }
@@ -66,8 +79,11 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
             return Err(objects::unknown(&connection, name, "Subscription or ClusterServiceVersion", &known));
         };
         match args.output {
-            Some(output) => output.print(&report)?,
-            None => csv_lines(&report).iter().for_each(|line| print_line(line)),
+            Some(output) => output.print(&Report { report: &report, unread })?,
+            None => {
+                csv_lines(&report).iter().for_each(|line| print_line(line));
+                unread.print();
+            }
         }
         Ok(code(&report.causes))
     })

@@ -14,6 +14,9 @@ pub(super) fn role_manifests(mut role: Value, part: &str, target: &InstallTarget
     if part == "metrics-reader" {
         return vec![ManifestFile::new(ConfigDirectory::Rbac, "metrics_reader_role", role)];
     }
+    if is_aggregated(&role) {
+        return vec![ManifestFile::new(ConfigDirectory::Rbac, format!("{}_role", part.replace('-', "_")), role)];
+    }
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
     let (asking, own): (Vec<Value>, Vec<Value>) = rules.into_iter().partition(creates_access_reviews);
     let mut manifests = Vec::new();
@@ -37,6 +40,12 @@ pub(super) fn role_manifests(mut role: Value, part: &str, target: &InstallTarget
         manifests.extend(with_binding(role, &file, target));
     }
     manifests
+}
+
+/// Returns true if a role extends Kubernetes' roles for users: it is not bound to the operator's account.
+fn is_aggregated(role: &Value) -> bool {
+    let labels = role["metadata"]["labels"].as_object();
+    labels.is_some_and(|labels| labels.keys().any(|name| name.starts_with("rbac.authorization.k8s.io/aggregate-to-")))
 }
 
 /// Returns true if a rule is for the authorization of metrics.

@@ -47,3 +47,8 @@ impl Cause {
         self
     }
 }
+
+/// Returns a message with its reason, if there is one.
+pub(super) fn with_reason(reason: &str, message: &str) -> String {
+    [reason, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
+}

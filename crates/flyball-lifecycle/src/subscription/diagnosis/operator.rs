@@ -1,7 +1,7 @@
 //! Reasons why a ClusterServiceVersion is not ready.
 
 use super::Snapshot;
-use super::cause::{Cause, Severity};
+use super::cause::{Cause, Severity, with_reason};
 use crate::api::{
     ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorCondition, RequirementState, RequirementStatus,
 };
@@ -13,37 +13,48 @@ pub fn diagnose_csv(snapshot: &Snapshot, name: &str) -> Option<Vec<Cause>> {
     Some(causes(csv, snapshot))
 }
 
+/// Returns the effect of the state of a ClusterServiceVersion; `None` if it has succeeded.
+pub fn severity(csv: &ClusterServiceVersion) -> Option<Severity> {
+    match (csv.status.phase, csv.status.reason.as_str()) {
+        (Phase::Succeeded, _) => None,
+        (Phase::Replacing | Phase::Deleting, _) => Some(Severity::Notice),
+        (Phase::Failed, _) | (Phase::Pending, "RequirementsNotMet") => Some(Severity::Blocking),
+        (Phase::None | Phase::Pending | Phase::InstallReady | Phase::Installing | Phase::Unknown, _) => {
+            Some(Severity::Waiting)
+        }
+    }
+}
+
 /// Returns the reasons why a ClusterServiceVersion is not ready; none if it is.
 pub(super) fn causes(csv: &ClusterServiceVersion, snapshot: &Snapshot) -> Vec<Cause> {
     let (name, namespace) = (csv.name_any(), csv.namespace().unwrap_or_default());
     let object = format!("ClusterServiceVersion {namespace}/{name}");
     let status = &csv.status;
-    let message = format!("{:?}, {}: {}", status.phase, status.reason, status.message);
+    let message = format!("{:?}, {}", status.phase, with_reason(&status.reason, &status.message));
     if let Some(original) = csv.copied_from() {
         let text = format!("it is a copy of the one in namespace {original}");
         return vec![
             Cause::new(Severity::Notice, object, text).remedy(format!("flyball olm why {name} -n {original}")),
         ];
     }
-    let cause = |severity| Cause::new(severity, object.clone(), message.clone()).field("status");
+    let Some(severity) = severity(csv) else { return Vec::new() };
+    let cause = Cause::new(severity, object.clone(), message).field("status");
     match (status.phase, status.reason.as_str()) {
-        (Phase::Succeeded, _) => Vec::new(),
-        (Phase::None, _) => vec![
-            Cause::new(Severity::Waiting, object, "the manager has not processed it yet").remedy("flyball olm status"),
-        ],
-        (Phase::Pending, "OperatorConditionNotUpgradeable") => vec![hold(csv, snapshot, cause(Severity::Waiting))],
+        (Phase::None, _) => {
+            let text = "the manager has not processed it yet";
+            vec![Cause::new(severity, object, text).remedy("flyball olm status")]
+        }
+        (Phase::Pending, "OperatorConditionNotUpgradeable") => vec![hold(csv, snapshot, cause)],
         (Phase::Pending, "RequirementsNotMet") => {
             let unmet = status.requirement_status.iter().filter_map(|requirement| unmet(csv, requirement));
             let causes: Vec<Cause> = unmet.collect();
-            if causes.is_empty() { vec![cause(Severity::Blocking)] } else { causes }
+            if causes.is_empty() { vec![cause] } else { causes }
         }
-        (Phase::Failed, reason) => vec![cause(Severity::Blocking).remedy(remedy(reason, &namespace))],
+        (Phase::Failed, reason) => vec![cause.remedy(remedy(reason, &namespace))],
         (Phase::Installing, _) => {
-            let remedy = format!("see its pods: kubectl get deployments,pods -n {namespace}");
-            vec![cause(Severity::Waiting).remedy(remedy)]
+            vec![cause.remedy(format!("see its pods: kubectl get deployments,pods -n {namespace}"))]
         }
-        (Phase::Pending | Phase::InstallReady | Phase::Unknown, _) => vec![cause(Severity::Waiting)],
-        (Phase::Replacing | Phase::Deleting, _) => vec![cause(Severity::Notice)],
+        _ => vec![cause],
     }
 }
 
@@ -56,10 +67,10 @@ fn hold(csv: &ClusterServiceVersion, snapshot: &Snapshot, otherwise: Cause) -> C
     };
     let (overridden, reported) = (says_no(&found.spec.overrides), says_no(&found.spec.conditions));
     let field = if overridden.is_some() { "spec.overrides" } else { "spec.conditions" };
-    let why = overridden.or(reported).map(|condition| format!("{}: {}", condition.reason, condition.message));
+    let why = overridden.or(reported).map(|condition| with_reason(&condition.reason, &condition.message));
     let object = format!("OperatorCondition {}/{}", csv.namespace().unwrap_or_default(), found.name_any());
-    let message =
-        format!("{} is not upgradeable to {}: {}", csv.spec.replaces, csv.name_any(), why.unwrap_or_default());
+    let why = why.filter(|why| !why.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
+    let message = format!("{} is not upgradeable to {}{why}", csv.spec.replaces, csv.name_any());
     Cause::new(Severity::Waiting, object, message)
         .field(field)
         .remedy("wait for the operator, or add an override of type Upgradeable with status \"True\" to spec.overrides")

@@ -1,10 +1,13 @@
 //! Reasons why a Subscription does not progress, from the objects of its namespace.
 
-use super::cause::{Cause, Severity};
+use super::cause::{Cause, Severity, with_reason};
 use super::{Case, operator};
 use crate::api::labels::{ROLLBACK, ROLLOUT_PREFIX, VERSIONS};
 use crate::api::{ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase};
-use crate::subscription::conditions::ROLLOUT_HELD;
+use crate::subscription::conditions::{
+    BUNDLE_UNPACK_FAILED, BUNDLE_UNPACKING, CATALOG_SOURCES_UNHEALTHY, RESOLUTION_FAILED, ROLLOUT_HELD,
+    UPGRADE_PATH_MISSING,
+};
 use crate::subscription::view::Tracked;
 use crate::subscription::{planning, stranded};
 use kube::ResourceExt;
@@ -68,6 +71,37 @@ pub(super) fn of_catalog(case: &Case<'_>, tracked: &Tracked, problem: &str) -> C
         .remedy("check that its address or image can be reached; the manager tries again by itself")
 }
 
+/// Returns the notice that the catalog cannot be read with the permissions of the user, so that the selection of a
+/// version is not explained.
+pub(super) fn of_hidden_catalog(tracked: &Tracked, problem: &str) -> Cause {
+    let (name, namespace) = (&tracked.object.spec.source, &tracked.object.spec.source_namespace);
+    Cause::new(Severity::Notice, format!("CatalogSource {namespace}/{name}"), problem).remedy(format!(
+        "pass its content: --catalog {name}=REF; or ask for permission to get catalogsources in namespace {namespace}"
+    ))
+}
+
+/// Returns the problems that the manager has reported in the conditions of a Subscription, and that do not follow from
+/// other objects: those of bundles, and, without the content of its catalog, those of resolution.
+pub(super) fn of_conditions(case: &Case<'_>, tracked: &Tracked, is_hidden: bool) -> Vec<Cause> {
+    let object = format!("Subscription {}/{}", case.view.namespace, tracked.name());
+    let mut kinds = vec![(BUNDLE_UNPACK_FAILED, Severity::Blocking), (BUNDLE_UNPACKING, Severity::Waiting)];
+    if is_hidden {
+        kinds.extend(
+            [RESOLUTION_FAILED, CATALOG_SOURCES_UNHEALTHY, UPGRADE_PATH_MISSING].map(|kind| (kind, Severity::Blocking)),
+        );
+    }
+    let holds = |kind: &str| {
+        let mut conditions = tracked.status.conditions.iter();
+        conditions.find(|condition| condition.kind == kind && condition.status == "True")
+    };
+    let cause = |(kind, severity): (&str, Severity)| {
+        let condition = holds(kind)?;
+        let message = with_reason(&condition.reason, &condition.message);
+        Some(Cause::new(severity, object.clone(), message).field(&format!("status.conditions[{kind}]")))
+    };
+    kinds.into_iter().filter_map(cause).collect()
+}
+
 /// Returns the reason why the InstallPlan waits or failed.
 pub(super) fn of_plan(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
     let namespace = &case.view.namespace;
@@ -98,7 +132,8 @@ pub(super) fn of_plan(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
                 .remedy("remove the cause; the plan is tried again by itself, at the latest after a minute"),
         ),
         InstallPlanPhase::Installing if !plan.status.message.is_empty() => {
-            Some(Cause::new(Severity::Waiting, object, plan.status.message.clone()).field("status"))
+            let remedy = "remove the cause; the plan is tried again by itself";
+            Some(Cause::new(Severity::Blocking, object, plan.status.message.clone()).field("status").remedy(remedy))
         }
         InstallPlanPhase::None | InstallPlanPhase::Planning | InstallPlanPhase::Installing => {
             Some(Cause::new(Severity::Waiting, object, format!("it is being executed: {operators}")))
@@ -158,10 +193,11 @@ pub(super) fn of_upgrade_path(case: &Case<'_>, tracked: &Tracked) -> Option<Caus
 }
 
 /// Returns the annotations that restrict the versions.
-pub(super) fn of_pins(tracked: &Tracked) -> Vec<Cause> {
+pub(super) fn of_pins(case: &Case<'_>, tracked: &Tracked) -> Vec<Cause> {
+    let (namespace, name) = (&case.view.namespace, tracked.name());
     let notice = |annotation: &str, text: String| {
-        let object = format!("Subscription {}", tracked.name());
-        let remedy = format!("to end this: flyball olm pin {} --remove", tracked.name());
+        let object = format!("Subscription {namespace}/{name}");
+        let remedy = format!("to end this: flyball olm pin {name} -n {namespace} --remove");
         Cause::new(Severity::Notice, object, text).field(&format!("metadata.annotations[{annotation}]")).remedy(remedy)
     };
     let annotations = tracked.object.annotations();

@@ -10,7 +10,7 @@ use flyball_lifecycle::{Settings, operator};
 use futures_util::future::BoxFuture;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The address of the catalog in the recordings.
 pub(crate) const ADDRESS: &str = "<catalog-address>";
@@ -20,6 +20,9 @@ pub(crate) const ADDRESS: &str = "<catalog-address>";
 pub(crate) struct Server {
     content: Arc<Content>,
     is_running: Arc<AtomicBool>,
+    /// True if the server was restarted since the last check.
+    was_restarted: Arc<AtomicBool>,
+    loads: Arc<AtomicUsize>,
 }
 
 impl Default for Server {
@@ -32,11 +35,25 @@ impl Default for Server {
 impl Server {
     /// Serves another content.
     pub(crate) fn of(content: Content) -> Self {
-        Self { content: Arc::new(content), is_running: Arc::new(AtomicBool::new(true)) }
+        Self {
+            content: Arc::new(content),
+            is_running: Arc::new(AtomicBool::new(true)),
+            was_restarted: Arc::default(),
+            loads: Arc::default(),
+        }
     }
 
     pub(crate) fn set_running(&self, runs: bool) {
         self.is_running.store(runs, Ordering::Relaxed);
+    }
+
+    /// Closes the connections.
+    pub(crate) fn restart(&self) {
+        self.was_restarted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn loads(&self) -> usize {
+        self.loads.load(Ordering::Relaxed)
     }
 }
 
@@ -59,12 +76,20 @@ impl CatalogClient for Server {
     ) -> BoxFuture<'c, Result<Option<Loaded>, SourceError>> {
         Box::pin(async move {
             self.reach(location)?;
+            self.loads.fetch_add(1, Ordering::Relaxed);
             Ok(Some(Loaded { content: self.content.clone(), revision: "recorded".to_owned() }))
         })
     }
 
     fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
-        Box::pin(async move { self.reach(location) })
+        Box::pin(async move {
+            self.reach(location)?;
+            let (address, why) = (ADDRESS.to_owned(), "connection closed".to_owned());
+            match self.was_restarted.swap(false, Ordering::Relaxed) {
+                true => Err(ConnectionError::Protocol { address, why }.into()),
+                false => Ok(()),
+            }
+        })
     }
 
     fn manifests<'c>(

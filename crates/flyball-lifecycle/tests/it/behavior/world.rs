@@ -277,14 +277,15 @@ pub(crate) async fn create(client: &Client, object: &Value) -> kube::Result<()> 
     api.create(&PostParams::default(), &object).await.map(drop)
 }
 
-/// Creates a manifest of the manager, and binds its role.
+/// Creates a manifest of the manager, and binds its roles.
 async fn install(client: &Client, manifest: &Value) {
     match create(client, manifest).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         result => result.unwrap_or_else(|error| panic!("{manifest}: {error}")),
     }
     let kind = manifest["kind"].as_str().unwrap_or_default();
-    if ["Role", "ClusterRole"].contains(&kind) {
+    // Those with labels are for users.
+    if ["Role", "ClusterRole"].contains(&kind) && manifest["metadata"]["labels"].is_null() {
         let api = "rbac.authorization.k8s.io";
         let binding = json!({
             "apiVersion": format!("{api}/v1"), "kind": format!("{kind}Binding"),

@@ -23,6 +23,9 @@ const IGNORED: [&str; 8] = [
     "status",
 ];
 
+/// Prefix of the paths of labels that name the UID of an OperatorGroup: on the copy, it has another one.
+const GROUP_UIDS: &str = "metadata.labels.olm.operatorgroup.uid/";
+
 /// Differences between two states of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,7 +81,7 @@ impl Changes {
 
 /// Collects the paths of different fields.
 fn compare(old: &Value, new: &Value, path: &str, depth: usize, fields: &mut Vec<String>) {
-    if old == new || IGNORED.contains(&path) {
+    if old == new || IGNORED.contains(&path) || path.starts_with(GROUP_UIDS) {
         return;
     }
     let empty = Map::new();
@@ -198,6 +201,16 @@ mod tests {
 
     fn objects(list: Vec<(&str, Value)>) -> BTreeMap<String, Value> {
         list.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    #[test]
+    fn labels_with_the_uid_of_a_group_are_no_change() {
+        let namespace = |labels: Value| objects(vec![("Namespace demo", json!({"metadata": {"labels": labels}}))]);
+        let (before, after) = (json!({"olm.operatorgroup.uid/1": ""}), json!({"olm.operatorgroup.uid/2": ""}));
+        assert_eq!(Changes::between(&namespace(before.clone()), &namespace(after)).changed, []);
+        assert_eq!(Changes::between(&namespace(Value::Null), &namespace(before)).changed, []);
+        let other = Changes::between(&namespace(json!({})), &namespace(json!({"team": "red"})));
+        assert_eq!(other.changed[0].fields, ["metadata.labels.team"]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Kinds that controllers write continuously, and that are irrelevant to an upgrade.
 const IGNORED: [&str; 11] = [
@@ -43,6 +44,8 @@ const IGNORED: [&str; 11] = [
 ];
 /// Metadata that belongs to the cluster, beside that of the API server.
 const CLUSTER_FIELDS: [&str; 2] = ["ownerReferences", "deletionTimestamp"];
+/// Time after which a failure with the same reason is final: the manager tries plans again after 1, 2 and 4 seconds.
+const REFUSAL_TIME: Duration = Duration::from_secs(4);
 /// Timeout of a CRD to be served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -59,6 +62,38 @@ pub(super) struct Stage {
 pub(super) struct Change<'c> {
     pub(super) target: Option<&'c str>,
     pub(super) channel: Option<&'c str>,
+}
+
+/// The state of an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Complete,
+    /// It fails. The manager tries again, since the reason may only be temporary.
+    Refused,
+}
+
+/// A reason for a failure, and the time since which it has been the same.
+#[derive(Debug, Default)]
+struct Refusal(Option<(String, Instant)>);
+
+impl Refusal {
+    /// Returns true if the reason has not changed for a time in which the manager has tried several times.
+    fn persists(&mut self, reason: &str, now: Instant) -> bool {
+        match &self.0 {
+            Some((known, since)) if known == reason => now.duration_since(*since) >= REFUSAL_TIME,
+            _ => {
+                self.0 = Some((reason.to_owned(), now));
+                false
+            }
+        }
+    }
+
+    /// Records that the upgrade goes on.
+    fn ends(&mut self) -> bool {
+        self.0 = None;
+        false
+    }
 }
 
 /// The end of an upgrade.
@@ -242,13 +277,19 @@ impl Stage {
         // With another channel, a version that is planned already is not the one to rehearse.
         let planned = subscription.status.current_csv.clone();
         let is_stale = |csv: &str| csv == before || change.channel.is_some() && csv == planned;
+        let mut refusal = Refusal::default();
         let ended = poll_until(timeout, POLL_INTERVAL, async || {
             let current = subscriptions.get(&name).await.context(format!("cannot read Subscription {name}"))?;
             if to.is_empty() && !is_stale(&current.status.current_csv) {
                 to.clone_from(&current.status.current_csv);
             }
-            let (outcome, is_final) = self.observe(&current, &before, &to).await?;
+            let (outcome, state) = self.observe(&current, &before, &to).await?;
             progress.show(format!("{to}: {}", outcome.message));
+            let is_final = match state {
+                State::Complete => true,
+                State::Refused => refusal.persists(&outcome.message, Instant::now()),
+                State::Running => refusal.ends(),
+            };
             Ok(if is_final { Ok(outcome) } else { Err(outcome) })
         });
         Ok(match ended.await? {
@@ -263,35 +304,39 @@ impl Stage {
         })
     }
 
-    /// Returns the state of the upgrade to a version, and true if it is final.
-    async fn observe(&self, subscription: &Subscription, before: &str, to: &str) -> Result<(Outcome, bool)> {
+    /// Returns the result so far of the upgrade to a version, and its state.
+    async fn observe(&self, subscription: &Subscription, before: &str, to: &str) -> Result<(Outcome, State)> {
         let failed = subscription.status.conditions.iter().find(|condition| {
             condition.status == "True" && matches!(&*condition.kind, "ResolutionFailed" | "BundleUnpackFailed")
         });
         if let Some(condition) = failed.filter(|_| to.is_empty()) {
-            let message = format!("{}: {}", condition.reason, condition.message);
-            return Ok((Outcome { message, ..Outcome::default() }, true));
+            let message = with_reason(&condition.reason, &condition.message);
+            return Ok((Outcome { message, ..Outcome::default() }, State::Refused));
         }
         if to.is_empty() {
-            return Ok((Outcome::default(), false));
+            return Ok((Outcome::default(), State::Running));
         }
         let to = to.to_owned();
         if let Some(refusal) = self.approve(&to).await? {
-            return Ok((Outcome { to, succeeded: false, message: refusal }, true));
+            return Ok((Outcome { to, succeeded: false, message: refusal }, State::Refused));
         }
         let csvs: Api<ClusterServiceVersion> = Api::namespaced(self.client.clone(), &self.namespace);
         let Some(csv) = csvs.get_opt(&to).await.context(format!("cannot read ClusterServiceVersion {to}"))? else {
-            return Ok((Outcome { to, ..Outcome::default() }, false));
+            return Ok((Outcome { to, ..Outcome::default() }, State::Running));
         };
         let message = match csv.status.phase {
             Phase::Succeeded => String::new(),
-            phase => format!("{phase:?}, {}: {}", csv.status.reason, csv.status.message),
+            phase => format!("{phase:?}, {}", with_reason(&csv.status.reason, &csv.status.message)),
         };
         let is_replaced =
             before.is_empty() || csvs.get_opt(before).await.context("cannot read the old version")?.is_none();
         let succeeded = csv.status.phase == Phase::Succeeded;
-        let is_final = succeeded && is_replaced || csv.status.phase == Phase::Failed;
-        Ok((Outcome { to, succeeded, message }, is_final))
+        let state = match csv.status.phase {
+            Phase::Succeeded if is_replaced => State::Complete,
+            Phase::Failed => State::Refused,
+            _ => State::Running,
+        };
+        Ok((Outcome { to, succeeded, message }, state))
     }
 
     /// Approves the InstallPlan of a version; returns the reason why it is refused, if it is.
@@ -313,9 +358,36 @@ impl Stage {
     }
 }
 
+/// Returns a message with its reason, if there is one.
+fn with_reason(reason: &str, message: &str) -> String {
+    [reason, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
+}
+
 /// Returns the kind, the namespace and the name of an object, if the kind is served.
 fn key<'k>(kinds: &'k Kinds, object: &Value) -> Option<(&'k Kind, Option<String>, String)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let kind = kinds.of(object["apiVersion"].as_str()?, object["kind"].as_str()?)?;
     Some((kind, text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"])?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_failure_that_stays_is_final() {
+        let (start, mut refusal) = (Instant::now(), Refusal::default());
+        assert!(!refusal.persists("conflict", start));
+        assert!(!refusal.persists("conflict", start + REFUSAL_TIME / 2));
+        assert!(!refusal.persists("denied", start + REFUSAL_TIME), "another reason begins again");
+        assert!(refusal.persists("denied", start + REFUSAL_TIME * 2));
+        assert!(!refusal.ends() && !refusal.persists("denied", start + REFUSAL_TIME * 3));
+    }
+
+    #[test]
+    fn a_missing_reason_leaves_no_colon() {
+        assert_eq!(with_reason("", "no more"), "no more");
+        assert_eq!(with_reason("Failed", "no more"), "Failed: no more");
+        assert_eq!(with_reason("Failed", ""), "Failed");
+    }
 }

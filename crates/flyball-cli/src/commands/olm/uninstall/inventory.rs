@@ -33,8 +33,10 @@ pub(super) struct Inventory {
     pub(super) groups: Vec<Item>,
     /// CRDs of operators.
     pub(super) definitions: Vec<Item>,
-    /// Catalogs, as they were before the deletion.
-    catalogs: Vec<Item>,
+    /// Catalogs and the other objects of the lifecycle manager, as they were before the deletion.
+    others: Vec<Item>,
+    /// Objects that were created for the operators, as they were before the deletion.
+    dependents: Vec<Item>,
     /// CRDs that were installed with operators that no longer exist. They may have other users, so they stay.
     pub(super) kept: Vec<String>,
 }
@@ -60,8 +62,7 @@ impl Inventory {
             definitions.sort_by_key(|item| rank_of_definition(&item.object, &parsed, &ranks));
         }
         let objects: Vec<Value> = definitions.iter().map(|item| item.object.clone()).collect();
-        let mut catalogs = list(connection, &kinds, GROUP, "CatalogSource", "").await?;
-        catalogs.extend(list(connection, &kinds, EXTENSIONS_GROUP, "ClusterCatalog", "").await?);
+        let Remaining { collected, unowned } = Remaining::read(connection, &kinds).await?;
         Ok(Self {
             subscriptions: list(connection, &kinds, GROUP, "Subscription", "").await?,
             extensions: list(connection, &kinds, EXTENSIONS_GROUP, "ClusterExtension", "").await?,
@@ -69,7 +70,8 @@ impl Inventory {
             csvs,
             groups: list(connection, &kinds, GROUP, "OperatorGroup", "").await?,
             definitions,
-            catalogs,
+            others: others(connection, &kinds).await?,
+            dependents: [collected, unowned].concat(),
             kept,
         })
     }
@@ -79,8 +81,9 @@ impl Inventory {
     }
 
     fn all(&self) -> impl Iterator<Item = &Item> {
-        let Self { subscriptions, extensions, csvs, groups, definitions, catalogs, .. } = self;
-        subscriptions.iter().chain(extensions).chain(csvs).chain(groups).chain(catalogs).chain(definitions)
+        let Self { subscriptions, extensions, csvs, groups, definitions, others, dependents, .. } = self;
+        let first = subscriptions.iter().chain(extensions).chain(csvs).chain(groups).chain(definitions);
+        first.chain(dependents).chain(others)
     }
 
     /// Returns the names of the objects for people.
@@ -90,13 +93,17 @@ impl Inventory {
 
     /// Returns the remaining objects of the lifecycle manager.
     pub(super) async fn others(&self, connection: &Connection) -> Result<Vec<Item>> {
-        let kinds = Kinds::discover(&connection.client).await?;
-        let mut others = list(connection, &kinds, EXTENSIONS_GROUP, "ClusterCatalog", "").await?;
-        for kind in ["InstallPlan", "CatalogSource", "OperatorCondition", "Operator", "OLMConfig"] {
-            others.extend(list(connection, &kinds, GROUP, kind, "").await?);
-        }
-        Ok(others)
+        others(connection, &Kinds::discover(&connection.client).await?).await
     }
+}
+
+/// Lists the objects of the lifecycle manager that are deleted after the operators.
+async fn others(connection: &Connection, kinds: &Kinds) -> Result<Vec<Item>> {
+    let mut others = list(connection, kinds, EXTENSIONS_GROUP, "ClusterCatalog", "").await?;
+    for kind in ["InstallPlan", "CatalogSource", "OperatorCondition", "Operator", "OLMConfig"] {
+        others.extend(list(connection, kinds, GROUP, kind, "").await?);
+    }
+    Ok(others)
 }
 
 /// Kinds of the objects that the lifecycle manager creates, in addition to those of bundles.
