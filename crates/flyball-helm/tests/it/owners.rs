@@ -246,7 +246,8 @@ async fn existing_objects_in_other_namespaces_are_not_adopted() -> kube::Result<
     apply_site(&test, "blue", "{}").await;
     sleep(Duration::from_secs(60)).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
-    let expected = "exists and cannot be imported into the current release: invalid ownership metadata; annotation \
+    let expected = "exists and cannot be imported into the current release: invalid ownership metadata; label \
+                    validation error: missing key \"app.kubernetes.io/managed-by\": must be set to \"Helm\"; annotation \
                     validation error: missing key \"meta.helm.sh/release-name\": must be set to \"blue\"; ";
     assert!(failed.contains(expected), "{failed}");
     let found = elsewhere.get("blue-elsewhere").await?.data.expect("it has data");
