@@ -16,7 +16,8 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, watch};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::{Notify, Semaphore};
 use url::form_urlencoded;
 
 pub(super) const RESOURCE: &str = "packagemanifests";
@@ -36,7 +37,9 @@ pub struct PackageServer {
     clock: Clock,
     catalogs: Arc<RwLock<BTreeMap<CatalogKey, Arc<Packages>>>>,
     /// Counts the changes of packages.
-    version: watch::Sender<u64>,
+    version: Arc<AtomicU64>,
+    /// Notified of each change.
+    changed: Arc<Notify>,
     /// Limits the watches.
     watches: Arc<Semaphore>,
 }
@@ -70,7 +73,8 @@ impl PackageServer {
             global_namespace: global_namespace.into(),
             clock,
             catalogs: Arc::default(),
-            version: watch::Sender::new(start),
+            version: Arc::new(AtomicU64::new(start)),
+            changed: Arc::default(),
             watches: Arc::new(Semaphore::new(MAX_WATCHES)),
         }
     }
@@ -83,13 +87,13 @@ impl PackageServer {
         });
         let packages = Arc::new(manifests.collect());
         self.catalogs.write().insert(catalog.key.clone(), packages);
-        self.version.send_modify(|version| *version += 1);
+        self.change();
     }
 
     /// Removes the packages of a catalog.
     pub fn remove(&self, catalog: &CatalogKey) {
         if self.catalogs.write().remove(catalog).is_some() {
-            self.version.send_modify(|version| *version += 1);
+            self.change();
         }
     }
 
@@ -97,8 +101,19 @@ impl PackageServer {
         self.watches.clone()
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    /// Records a change of packages.
+    fn change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// Returns the number of the last change.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(super) fn changed(&self) -> Arc<Notify> {
+        self.changed.clone()
     }
 
     /// Answers a request other than a watch. The caller has authorized it.
@@ -188,7 +203,7 @@ impl PackageServer {
             Err(error) => return status(&error),
         };
         // Read before the packages: a watch from here misses nothing.
-        let version = self.version.borrow().to_string();
+        let version = self.version().to_string();
         let objects = self.selected(&selection).into_values().collect();
         self.represent(objects, query, headers, &version, |items| {
             json!({
@@ -212,13 +227,13 @@ impl PackageServer {
     }
 
     /// Returns the form of the rows of a table if the client prefers one.
-    pub(super) fn table_of(&self, query: &Query, headers: &HeaderMap) -> Result<Option<Include>, Response<Bytes>> {
+    pub(super) fn table_of(&self, query: &Query, headers: &HeaderMap) -> Result<Option<Include>, Status> {
         let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         let first = accept.split(',').next().unwrap_or_default();
         if !first.contains("as=Table") {
             return Ok(None);
         }
-        let invalid = || status(&Status::bad_request("includeObject must be 'Metadata', 'Object', 'None', or empty"));
+        let invalid = || Status::bad_request("includeObject must be 'Metadata', 'Object', 'None', or empty");
         Include::read(query.text("includeObject")).map(Some).ok_or_else(invalid)
     }
 
@@ -245,7 +260,7 @@ impl PackageServer {
                 }
                 value(200, &table)
             }
-            Err(refusal) => refusal,
+            Err(refusal) => status(&refusal),
         }
     }
 

@@ -18,9 +18,9 @@ use hyper::body::Frame;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, timeout_at};
 
 /// Duration of a watch without `timeoutSeconds`, and the longest one.
@@ -35,7 +35,7 @@ pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub(super) fn respond<B>(server: &PackageServer, request: &Request<B>) -> Response<Body> {
     match watched(server, request) {
         None => server.handle(request).map(|body| Full::new(body).boxed_unsync()),
-        Some(Err(refusal)) => refusal.map(|body| Full::new(body).boxed_unsync()),
+        Some(Err(refusal)) => status(&refusal).map(|body| Full::new(body).boxed_unsync()),
         Some(Ok(watch)) => {
             let mut response = Response::new(watch.into_body());
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -45,7 +45,7 @@ pub(super) fn respond<B>(server: &PackageServer, request: &Request<B>) -> Respon
 }
 
 /// Returns the watch that a request begins, or its refusal; `None` for other requests.
-fn watched<B>(server: &PackageServer, request: &Request<B>) -> Option<Result<Watch, Response<Bytes>>> {
+fn watched<B>(server: &PackageServer, request: &Request<B>) -> Option<Result<Watch, Status>> {
     let query = Query::read(request.uri().query().unwrap_or_default());
     let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
     if *request.method() != Method::GET || !query.flag("watch") {
@@ -56,8 +56,10 @@ fn watched<B>(server: &PackageServer, request: &Request<B>) -> Option<Result<Wat
         ["apis", GROUP, VERSION, "namespaces", namespace, RESOURCE] => Some(namespace),
         _ => return None,
     };
-    let selection = Selection::read(namespace, &query).map_err(|error| status(&error));
-    Some(selection.and_then(|selection| Watch::new(server, selection, &query, request.headers())))
+    Some(
+        Selection::read(namespace, &query)
+            .and_then(|selection| Watch::new(server, selection, &query, request.headers())),
+    )
 }
 
 /// A watch of the packages that a request selects.
@@ -70,41 +72,37 @@ struct Watch {
     sent: SelectedPackages,
     /// Events that are not sent yet.
     events: VecDeque<Bytes>,
-    changes: Receiver<u64>,
+    /// The last change that was compared.
+    version: u64,
     end: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Watch {
     /// Creates a watch; or the refusal of it.
-    fn new(
-        server: &PackageServer,
-        selection: Selection,
-        query: &Query,
-        headers: &HeaderMap,
-    ) -> Result<Self, Response<Bytes>> {
+    fn new(server: &PackageServer, selection: Selection, query: &Query, headers: &HeaderMap) -> Result<Self, Status> {
         if query.flag("sendInitialEvents") {
             let text = "sendInitialEvents is not supported: list, and watch from the version of the list";
-            return Err(status(&Status::new(422, Reason::Invalid, text)));
+            return Err(Status::new(422, Reason::Invalid, text));
         }
         let table = server.table_of(query, headers)?;
-        let too_many = || status(&Status::too_many_requests("too many watches of PackageManifests", RETRY_SECONDS));
+        let too_many = || Status::too_many_requests("too many watches of PackageManifests", RETRY_SECONDS);
         let permit = server.watches().try_acquire_owned().map_err(|_| too_many())?;
-        let mut changes = server.changes();
-        let current = changes.borrow_and_update().to_string();
+        let version = server.version();
+        let current = version.to_string();
         let sent = match query.text("resourceVersion") {
             // The client knows nothing: everything is new.
             "" | "0" => SelectedPackages::default(),
             known if known == current => server.selected(&selection),
             known => {
                 let text = format!("too old resource version: {known} ({current})");
-                return Err(status(&Status::expired(text)));
+                return Err(Status::expired(text));
             }
         };
         let seconds = query.text("timeoutSeconds").parse().map(Duration::from_secs).ok().filter(|time| !time.is_zero());
         let end = Instant::now() + seconds.unwrap_or(MAX_DURATION).min(MAX_DURATION);
         let (server, events) = (server.clone(), VecDeque::new());
-        let mut watch = Self { server, selection, table, sent, events, changes, end, _permit: permit };
+        let mut watch = Self { server, selection, table, sent, events, version, end, _permit: permit };
         watch.compare();
         Ok(watch)
     }
@@ -138,7 +136,15 @@ impl Watch {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            timeout_at(self.end, self.changes.changed()).await.ok()?.ok()?;
+            let changed = self.server.changed();
+            let mut notified = pin!(changed.notified());
+            notified.as_mut().enable();
+            let version = self.server.version();
+            if version == self.version {
+                timeout_at(self.end, notified).await.ok()?;
+                continue;
+            }
+            self.version = version;
             self.compare();
         }
     }
