@@ -6,7 +6,7 @@ use super::error::ExecutionError;
 use super::ownership::{Line, differs, is_installed, is_owned, planned};
 use super::prepare::{is_managers, prepared};
 use super::resources::{is_definition, resource};
-use super::sharing::{Sharing, sharing};
+use super::sharing::{Sharing, conflict, sharing};
 use crate::api::labels::CRD_UPGRADE_SAFETY;
 use crate::api::{InstallPlan, Step};
 use flyball::Context;
@@ -107,13 +107,10 @@ impl Check<'_> {
         }
         if !is_definition {
             let csv = planned(self.plan, &step.resolving).unwrap_or_default();
-            let found = sharing(&line, &csv, path, (old, new), self.manager, self.cx).await.map_err(at_step)?;
+            let others = line.other_owners(old, self.cx).await.map_err(failed)?;
+            let found = sharing(&others, &csv, path, (old, new), self.manager).await.map_err(at_step)?;
             return match found {
-                Sharing::Conflict { user } => Err(ExecutionError::new(format!(
-                    "{what} belongs to ClusterServiceVersion {user}, which {} does not replace, and differs from that \
-                     of its bundle: uninstall that operator, or do not install this one",
-                    step.resolving
-                ))),
+                Sharing::Conflict { user } => Err(conflict(step, &user)),
                 Sharing::Alone | Sharing::With { .. } => Ok(()),
             };
         }

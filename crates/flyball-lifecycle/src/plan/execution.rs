@@ -6,7 +6,7 @@ use super::error::ExecutionError;
 use super::ownership::{Line, planned};
 use super::prepare::{is_managers, prepared};
 use super::resources::{CSV, is_definition, resource};
-use super::sharing::{Sharing, sharing};
+use super::sharing::{Sharing, conflict, sharing};
 use crate::api::{ClusterServiceVersion, GROUP, InstallPlan, Step, StepStatus};
 use flyball::{Context, ObjectKey};
 use kube::ResourceExt;
@@ -49,7 +49,8 @@ pub(super) async fn execute(
         let is_definition = is_definition(resource.group, resource.kind);
         if let Some(old) = known.as_ref().filter(|_| !resource.is_namespaced && !is_definition) {
             let shared = share(plan, step, &path, (old, &object), manager, cx).await;
-            if shared.map_err(|error| fail(&error, &statuses))? == Shared::AsItIs {
+            let failed = |error| ExecutionError { statuses: statuses.clone(), ..error };
+            if shared.map_err(failed)? == Shared::AsItIs {
                 statuses[index] = StepStatus::Present;
                 continue;
             }
@@ -86,15 +87,22 @@ async fn share(
     (old, new): (&Value, &Value),
     manager: &Actor<'_>,
     cx: &Context<InstallPlan>,
-) -> kube::Result<Shared> {
+) -> Result<Shared, ExecutionError> {
+    let failed = |error: flyball::Error| ExecutionError::of(&error, &[]);
+    let at_step = |error: kube::Error| ExecutionError::at_step(step, &error);
     let csv = ObjectKey::new(plan.namespace().as_deref(), &step.resolving);
-    let Ok(line) = Line::read(plan, csv.name(), cx).await else { return Ok(Shared::Applied) };
+    let line = Line::read(plan, csv.name(), cx).await.map_err(failed)?;
+    let others = line.other_owners(old, cx).await.map_err(failed)?;
     let planned = planned(plan, csv.name()).unwrap_or_default();
-    let Sharing::With { users, changes } = sharing(&line, &planned, path, (old, new), manager, cx).await? else {
-        return Ok(Shared::Applied);
-    };
-    alongside::record(path, &csv, &users, (Some(old), old), manager, cx).await?;
-    Ok(if changes { Shared::Applied } else { Shared::AsItIs })
+    match sharing(&others, &planned, path, (old, new), manager).await.map_err(at_step)? {
+        Sharing::Alone => Ok(Shared::Applied),
+        Sharing::With { users, changes } => {
+            alongside::record(path, &csv, &users, (Some(old), old), manager, cx).await.map_err(at_step)?;
+            Ok(if changes { Shared::Applied } else { Shared::AsItIs })
+        }
+        // Another plan has created it since the check.
+        Sharing::Conflict { user } => Err(conflict(step, &user)),
+    }
 }
 
 /// Returns the position of a step in the execution: CRDs do not need anything else, and everything that a

@@ -29,35 +29,37 @@ impl Line {
         Ok(Self { namespace, names })
     }
 
-    /// Returns true if another ClusterServiceVersion has this name, and exists.
-    async fn is_beside(&self, namespace: &str, name: &str, cx: &Context<InstallPlan>) -> Result<bool> {
+    /// Returns the ClusterServiceVersion of this name, if it exists and is another one.
+    async fn other(&self, user: &str, cx: &Context<InstallPlan>) -> Result<Option<ClusterServiceVersion>> {
+        let Some((namespace, name)) = user.split_once('/') else { return Ok(None) };
         if namespace == self.namespace && self.names.contains(name) {
-            return Ok(false);
+            return Ok(None);
         }
         let csv = cx.get::<ClusterServiceVersion>(&ObjectKey::new(Some(namespace), name)).await?;
-        Ok(csv.is_some_and(|csv| csv.metadata.deletion_timestamp.is_none()))
+        Ok(csv.filter(|csv| csv.metadata.deletion_timestamp.is_none()))
     }
 
-    /// Returns the other ClusterServiceVersions that own or share an object, as `namespace/name`.
-    pub(super) async fn other_owners(&self, object: &Value, cx: &Context<InstallPlan>) -> Result<Vec<String>> {
+    /// Returns the other ClusterServiceVersions that own or share an object, in the order of their names.
+    pub(super) async fn other_owners(
+        &self,
+        object: &Value,
+        cx: &Context<InstallPlan>,
+    ) -> Result<Vec<ClusterServiceVersion>> {
         let label = |name: &str| object["metadata"]["labels"][name].as_str().unwrap_or_default();
-        let (namespace, name) = (label(OWNER_NAMESPACE), label(OWNER));
-        let mut owners = self.other_users(object, cx).await?;
-        if is_owned(object) && self.is_beside(namespace, name, cx).await? {
-            owners.push(format!("{namespace}/{name}"));
+        let owner = is_owned(object).then(|| format!("{}/{}", label(OWNER_NAMESPACE), label(OWNER)));
+        let users: BTreeSet<String> = installed_alongside(object).map(str::to_owned).chain(owner).collect();
+        let mut others = Vec::new();
+        for user in users {
+            others.extend(self.other(&user, cx).await?);
         }
-        owners.sort();
-        owners.dedup();
-        Ok(owners)
+        Ok(others)
     }
 
-    /// Returns the other ClusterServiceVersions that an object was installed with, as `namespace/name`.
+    /// Returns the other ClusterServiceVersions that a CRD was installed with, as `namespace/name`.
     pub(super) async fn other_users(&self, definition: &Value, cx: &Context<InstallPlan>) -> Result<Vec<String>> {
         let mut users = Vec::new();
         for user in installed_alongside(definition) {
-            if let Some((namespace, name)) = user.split_once('/')
-                && self.is_beside(namespace, name, cx).await?
-            {
+            if self.other(user, cx).await?.is_some() {
                 users.push(user.to_owned());
             }
         }

@@ -7,11 +7,11 @@
 //! owner. In OLM, the last installation takes the object, and nobody deletes it.
 
 use super::actor::Actor;
-use super::ownership::{Line, differs};
+use super::error::ExecutionError;
+use super::ownership::differs;
 use crate::api::labels::{OWNER, OWNER_KIND, OWNER_NAMESPACE};
-use crate::api::{ClusterServiceVersion, InstallPlan};
+use crate::api::{ClusterServiceVersion, Step};
 use crate::version::parse_tolerant;
-use flyball::{Context, ObjectKey};
 use kube::ResourceExt;
 use serde_json::Value;
 
@@ -26,44 +26,47 @@ pub(super) enum Sharing {
     Conflict { user: String },
 }
 
-/// Returns the use of an object that exists; `new` is the object of the bundle.
+/// Creates the error of a step that conflicts with the object of another operator.
+pub(super) fn conflict(step: &Step, user: &str) -> ExecutionError {
+    ExecutionError::new(format!(
+        "{} {} belongs to ClusterServiceVersion {user}, which {} does not replace, and differs from that of its bundle: \
+         uninstall that operator, or do not install this one",
+        step.resource.kind, step.resource.name, step.resolving
+    ))
+}
+
+/// Returns the use of an object that exists, with the other owners; `new` is the object of the bundle.
 pub(super) async fn sharing(
-    line: &Line,
+    others: &[ClusterServiceVersion],
     csv: &ClusterServiceVersion,
     path: &str,
     (old, new): (&Value, &Value),
     manager: &Actor<'_>,
-    cx: &Context<InstallPlan>,
 ) -> kube::Result<Sharing> {
-    let users = line.other_owners(old, cx).await.unwrap_or_default();
-    if users.is_empty() {
+    if others.is_empty() {
         return Ok(Sharing::Alone);
     }
     let applied = manager.apply(path, new, true).await?;
     if !differs(old, &applied) && has_metadata(old, new) {
-        return Ok(Sharing::With { users, changes: false });
+        return Ok(Sharing::With { users: others.iter().map(name).collect(), changes: false });
     }
-    let mut others = Vec::new();
-    for user in &users {
-        others.extend(read(user, cx).await);
-    }
-    Ok(of_versions(csv, &others, users))
+    Ok(of_versions(csv, others))
 }
 
 /// Returns the use of an object that differs in the bundles of these ClusterServiceVersions.
-fn of_versions(csv: &ClusterServiceVersion, others: &[ClusterServiceVersion], users: Vec<String>) -> Sharing {
+fn of_versions(csv: &ClusterServiceVersion, others: &[ClusterServiceVersion]) -> Sharing {
     let packages = csv.packages();
     let is_other = |other: &&ClusterServiceVersion| !other.packages().iter().any(|of| packages.contains(of));
     if let Some(other) = others.iter().find(is_other) {
-        return Sharing::Conflict { user: format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any()) };
+        return Sharing::Conflict { user: name(other) };
     }
     let version = parse_tolerant(&csv.spec.version);
-    Sharing::With { users, changes: others.iter().all(|other| parse_tolerant(&other.spec.version) <= version) }
+    let changes = others.iter().all(|other| parse_tolerant(&other.spec.version) <= version);
+    Sharing::With { users: others.iter().map(name).collect(), changes }
 }
 
-async fn read(user: &str, cx: &Context<InstallPlan>) -> Option<ClusterServiceVersion> {
-    let (namespace, name) = user.split_once('/')?;
-    cx.get::<ClusterServiceVersion>(&ObjectKey::new(Some(namespace), name)).await.ok().flatten()
+fn name(csv: &ClusterServiceVersion) -> String {
+    format!("{}/{}", csv.namespace().unwrap_or_default(), csv.name_any())
 }
 
 /// Returns true if an object has the labels and annotations of another one, except for those of its owner.
@@ -93,11 +96,12 @@ mod tests {
             .unwrap()
         };
         let others = [csv("memo", "1.1.0"), csv("memo", "1.0.0")];
-        let changes = |changes: bool| Sharing::With { users: Vec::new(), changes };
-        assert_eq!(of_versions(&csv("memo", "1.1.0"), &others, Vec::new()), changes(true));
-        assert_eq!(of_versions(&csv("memo", "1.0.0"), &others, Vec::new()), changes(false));
+        let users = ["demo/memo.v1.1.0".to_owned(), "demo/memo.v1.0.0".to_owned()];
+        let changes = |changes: bool| Sharing::With { users: users.to_vec(), changes };
+        assert_eq!(of_versions(&csv("memo", "1.1.0"), &others), changes(true));
+        assert_eq!(of_versions(&csv("memo", "1.0.0"), &others), changes(false));
         let conflict = Sharing::Conflict { user: "demo/memo.v1.1.0".to_owned() };
-        assert_eq!(of_versions(&csv("other", "2.0.0"), &others, Vec::new()), conflict);
+        assert_eq!(of_versions(&csv("other", "2.0.0"), &others), conflict);
     }
 
     #[test]
