@@ -3,13 +3,16 @@
 //! Unsupported features are an [error](crate::Error) with file and task, before anything runs.
 
 mod args;
+mod core_modules;
 mod coverage;
 mod declared;
 mod defaults;
+mod keywords;
 mod kinds;
 mod literals;
 mod load;
 mod task;
+mod texts;
 mod vars;
 
 pub use coverage::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};

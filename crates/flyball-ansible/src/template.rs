@@ -5,6 +5,7 @@
 
 mod budget;
 mod check;
+mod codecs;
 mod expression;
 mod files;
 mod filters;
@@ -12,6 +13,7 @@ mod format;
 mod functions;
 mod guards;
 mod includes;
+mod letters;
 mod lists;
 mod lookups;
 mod methods;
@@ -80,9 +82,8 @@ fn engine(fuel: u64) -> Environment<'static> {
     env.set_formatter(|out, state, value| {
         weigh(state, value)?;
         let text = match value {
-            value if value.is_undefined() => return Err(undefined()),
             value if value.is_none() => "".to_owned(),
-            value => python::text(value),
+            value => python::text(value)?,
         };
         out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "the output is too large"))
     });
@@ -168,7 +169,7 @@ fn from_json(value: impl serde::Serialize) -> Value {
 fn to_json(value: &Value) -> Result<serde_json::Value, Error> {
     if value.kind() == ValueKind::Bytes {
         // JSON has no bytes.
-        return Ok(python::text(value).into());
+        return python::text(value).map(Into::into);
     }
     serde_json::to_value(value).map_err(|error| reject(error.to_string()))
 }

@@ -1,6 +1,7 @@
 //! Loads roles and playbooks with their dependencies: imported and included files, other roles, variables.
 
-use super::task::{Resolve, Tags, check_all, read_tasks};
+use super::task::{Resolve, Tags, read_tasks};
+use super::texts::check_all;
 use super::vars::{self, read_vars};
 use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};

@@ -1,78 +1,24 @@
 //! Parses a task.
 
 use super::args::{is_action, is_builtin, is_module, module, pairs};
-use super::{Action, ExtendedLoop, Loop, LoopItems, Module, Task};
+use super::keywords::Keywords;
+use super::texts::{check_all, check_conditions, literal_name};
+use super::{Action, Module, Task};
 use crate::error::{Error, Result};
-use crate::template::{PLUGINS, check_expression, check_text, is_template, templates};
-use crate::yaml::{Lines, truth, type_name};
+use crate::template::is_template;
+use crate::yaml::{Lines, type_name};
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Nesting limit of blocks.
 const MAX_DEPTH: usize = 32;
-
-/// Keywords without effect on a single host without a shell.
-const WITHOUT_EFFECT: [&str; 9] = [
-    "run_once",
-    "any_errors_fatal",
-    "ignore_unreachable",
-    "diff",
-    "gather_facts",
-    "connection",
-    "throttle",
-    "collections",
-    "become_method",
-];
-
-/// Keywords of Ansible that the built-in executor may not support; other keys of a task are modules.
-pub(super) const KEYWORDS: [&str; 36] = [
-    "action",
-    "args",
-    "async",
-    "become",
-    "become_exe",
-    "become_flags",
-    "become_user",
-    "changed_when",
-    "check_mode",
-    "debugger",
-    "delay",
-    "delegate_facts",
-    "delegate_to",
-    "environment",
-    "failed_when",
-    "ignore_errors",
-    "listen",
-    "local_action",
-    "loop",
-    "loop_control",
-    "module_defaults",
-    "name",
-    "no_log",
-    "notify",
-    "poll",
-    "port",
-    "register",
-    "remote_user",
-    "retries",
-    "timeout",
-    "until",
-    "vars",
-    "when",
-    "block",
-    "rescue",
-    "always",
-];
 
 /// The tags that decide whether a task runs if no tags are requested.
 const NEVER: &str = "never";
 const ALWAYS: &str = "always";
 /// The lists of tasks of a block.
 pub(super) const BLOCK_PARTS: [&str; 3] = ["block", "rescue", "always"];
-
-/// A variable that has no meaning without Python; its usual value is `{{ ansible_playbook_python }}`.
-pub(super) const INTERPRETER: &str = "ansible_python_interpreter";
 
 /// Resolves references of a task to other files and roles.
 pub(super) trait Resolve {
@@ -172,27 +118,7 @@ fn read_task(
         return Err(reject(format!("must be a map, not {}", type_name(&task))));
     };
     let mut keywords = Keywords { fields: &mut fields, file, position };
-    let vars = keywords.map("vars")?;
-    check_all(&Value::Object(vars.clone())).map_err(&reject)?;
-    let mut task = Task {
-        name: String::new(),
-        action_name: String::new(),
-        file: file.clone(),
-        action: Action::Module(Module::Meta, Map::new()),
-        vars: Arc::new(templates(&vars)),
-        when: keywords.conditions("when")?.unwrap_or_default(),
-        repeat: keywords.repeat()?,
-        register: keywords.text("register")?.map(|name| literal_name(name).map_err(&reject)).transpose()?,
-        until: keywords.conditions("until")?.unwrap_or_default(),
-        retries: keywords.value("retries")?,
-        delay: keywords.value("delay")?,
-        failed_when: keywords.conditions("failed_when")?,
-        changed_when: keywords.conditions("changed_when")?,
-        ignore_errors: keywords.value("ignore_errors")?,
-        no_log: keywords.value("no_log")?,
-        notify: keywords.texts("notify")?,
-        listen: keywords.texts("listen")?,
-    };
+    let mut task = keywords.task()?;
     let name = keywords.text("name")?;
     let tags = tags.join(&keywords.fields.remove("tags").unwrap_or_default());
     keywords.without_effect()?;
@@ -260,25 +186,7 @@ fn read_action(
     }
     let Some(key) = action_key(fields) else { return Err(reject("no module: add one".into())) };
     let arguments = fields.remove(&key).unwrap_or_default();
-    let file_of = |arguments: &Value, what: &str| -> Result<(Value, Map<String, Value>)> {
-        let arguments = match arguments {
-            Value::String(text) if text.contains('=') && !text.contains("{{") => {
-                Value::Object(pairs(text).map_err(&reject)?)
-            }
-            Value::String(text) => return Ok((text.trim().into(), Map::new())),
-            other => other.clone(),
-        };
-        let Value::Object(mut options) = arguments else { return Err(reject(format!("{key} has no {what}"))) };
-        let file = options.remove("file").ok_or_else(|| match options.keys().next() {
-            Some(option) => {
-                reject(format!("{key}: the built-in executor does not support argument {option}: set file"))
-            }
-            None => reject(format!("{key} has no {what}: set file")),
-        })?;
-        options.remove("apply");
-        Ok((file, options))
-    };
-    let literal = |value: &Value| value.as_str().filter(|text| !crate::template::is_template(text)).map(str::to_owned);
+    let file_of = |arguments: &Value, what: &str| file_argument(&key, arguments, what, reject);
     let rest = |options: Map<String, Value>| match options.keys().next() {
         Some(option) => Err(reject(format!("{key}: the built-in executor does not support argument {option}"))),
         None => Ok(()),
@@ -306,211 +214,94 @@ fn read_action(
         found.include_vars(literal(&name).as_deref()).map_err(&reject)?;
         Ok(Action::IncludeVars { file: name, name: into })
     } else if is("include_role") || is("import_role") {
-        let arguments = match arguments {
-            Value::String(text) => Value::Object(pairs(&text).map_err(&reject)?),
-            other => other,
-        };
-        let name = arguments.get("name").or_else(|| arguments.get("role")).and_then(literal);
-        let name =
-            name.ok_or_else(|| reject(format!("{key} has no literal role name: set name without a template")))?;
-        let tasks_from = arguments.get("tasks_from").map_or(Some("main".to_owned()), literal);
-        let tasks_from = tasks_from
-            .ok_or_else(|| reject("the built-in executor does not support templates in tasks_from".into()))?;
-        let known = ["name", "role", "tasks_from", "public", "apply", "allow_duplicates"];
-        if let Some(option) =
-            arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str())))
-        {
-            return Err(reject(format!("{key}: the built-in executor does not support argument {option}")));
-        }
-        let folder = found.role(&name, &tasks_from).map_err(&reject)?;
-        Ok(Action::Role { folder, tasks_from, is_static: is("import_role") })
+        read_role(&key, arguments, reject, found)
     } else {
-        let arguments = match arguments {
-            Value::Object(mut arguments) => {
-                arguments.extend(args);
-                Value::Object(arguments)
-            }
-            Value::Null if !args.is_empty() => Value::Object(args),
-            other => other,
-        };
-        let (module, arguments) = module(&key, arguments).map_err(|problem| match is_action(&key) {
-            true => reject(problem),
-            false => reject(problem).with_feature(format!("module {key}")),
-        })?;
-        if module == Module::Uri && !found.allows_services() {
-            let remedy = "list them in allowServices in watches.yaml, or have the role run by ansible-playbook";
-            let problem = format!("the built-in executor supports {key} only for declared services: {remedy}");
-            return Err(reject(problem).with_feature(format!("module {key}")));
-        }
-        if module == Module::SetFact {
-            arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&reject)?;
-        }
-        for (name, argument) in &arguments {
-            // Conditions and variable names are expressions without braces.
-            let is_expression = matches!((module, name.as_str()), (Module::Assert, "that") | (Module::Debug, "var"));
-            let checked = if is_expression { check_conditions(argument) } else { check_all(argument) };
-            checked.map_err(|problem| reject(format!("{name}: {problem}")))?;
-        }
-        Ok(Action::Module(module, arguments))
+        read_module(&key, arguments, args, reject, found)
     }
 }
 
-/// Rejects a computed name of a variable.
-fn literal_name(name: String) -> Result<String, String> {
-    match is_template(&name) {
-        true => Err(format!("the name {name} of a variable must not be a template: use a literal name, or a map")),
-        false => Ok(name),
-    }
+/// Returns the file that an include or import refers to, and its remaining options.
+fn file_argument(
+    key: &str,
+    arguments: &Value,
+    what: &str,
+    reject: impl Fn(String) -> Error,
+) -> Result<(Value, Map<String, Value>)> {
+    let arguments = match arguments {
+        Value::String(text) if text.contains('=') && !text.contains("{{") => {
+            Value::Object(pairs(text).map_err(&reject)?)
+        }
+        Value::String(text) => return Ok((text.trim().into(), Map::new())),
+        other => other.clone(),
+    };
+    let Value::Object(mut options) = arguments else { return Err(reject(format!("{key} has no {what}"))) };
+    let file = options.remove("file").ok_or_else(|| match options.keys().next() {
+        Some(option) => reject(format!("{key}: the built-in executor does not support argument {option}: set file")),
+        None => reject(format!("{key} has no {what}: set file")),
+    })?;
+    options.remove("apply");
+    Ok((file, options))
 }
 
-/// Validates all strings in a value.
-pub(super) fn check_all(value: &Value) -> Result<(), String> {
-    match value {
-        Value::String(text) => check_text(text),
-        Value::Array(items) => items.iter().try_for_each(check_all),
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(key, _)| key.as_str() != INTERPRETER)
-            .try_for_each(|(key, field)| check_text(key).and_then(|()| check_all(field))),
-        _ => Ok(()),
-    }
+/// Returns a string without templates.
+fn literal(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| !is_template(text)).map(str::to_owned)
 }
 
-fn check_conditions(value: &Value) -> Result<(), String> {
-    match value {
-        Value::String(text) => check_expression(text),
-        Value::Array(items) => items.iter().try_for_each(check_conditions),
-        _ => Ok(()),
+/// Reads the arguments of `include_role` or `import_role`.
+fn read_role(key: &str, arguments: Value, reject: impl Fn(String) -> Error, found: &mut dyn Resolve) -> Result<Action> {
+    let arguments = match arguments {
+        Value::String(text) => Value::Object(pairs(&text).map_err(&reject)?),
+        other => other,
+    };
+    let name = arguments.get("name").or_else(|| arguments.get("role")).and_then(literal);
+    let name = name.ok_or_else(|| reject(format!("{key} has no literal role name: set name without a template")))?;
+    let tasks_from = arguments.get("tasks_from").map_or(Some("main".to_owned()), literal);
+    let tasks_from =
+        tasks_from.ok_or_else(|| reject("the built-in executor does not support templates in tasks_from".into()))?;
+    let known = ["name", "role", "tasks_from", "public", "apply", "allow_duplicates"];
+    if let Some(option) =
+        arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str())))
+    {
+        return Err(reject(format!("{key}: the built-in executor does not support argument {option}")));
     }
+    let folder = found.role(&name, &tasks_from).map_err(&reject)?;
+    Ok(Action::Role { folder, tasks_from, is_static: is_builtin(key, "import_role") })
 }
 
-/// The keywords of a task that are not parsed yet.
-struct Keywords<'a> {
-    fields: &'a mut Map<String, Value>,
-    file: &'a Path,
-    position: &'a str,
-}
-
-impl Keywords<'_> {
-    fn reject(&self, keyword: &str, problem: impl std::fmt::Display) -> Error {
-        Error::task(self.file, self.position, format_args!("{keyword}: {problem}"))
-    }
-
-    fn value(&mut self, keyword: &str) -> Result<Option<Value>> {
-        let value = self.fields.remove(keyword).filter(|value| !value.is_null());
-        value.iter().try_for_each(check_all).map_err(|problem| self.reject(keyword, problem))?;
-        Ok(value)
-    }
-
-    fn text(&mut self, keyword: &str) -> Result<Option<String>> {
-        match self.fields.remove(keyword) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(other) => Err(self.reject(keyword, format_args!("must be a string, not {}", type_name(&other)))),
+/// Reads the arguments of a module.
+fn read_module(
+    key: &str,
+    arguments: Value,
+    args: Map<String, Value>,
+    reject: impl Fn(String) -> Error,
+    found: &dyn Resolve,
+) -> Result<Action> {
+    let arguments = match arguments {
+        Value::Object(mut arguments) => {
+            arguments.extend(args);
+            Value::Object(arguments)
         }
+        Value::Null if !args.is_empty() => Value::Object(args),
+        other => other,
+    };
+    let (module, arguments) = module(key, arguments).map_err(|problem| match is_action(key) {
+        true => reject(problem),
+        false => reject(problem).with_feature(format!("module {key}")),
+    })?;
+    if module == Module::Uri && !found.allows_services() {
+        let remedy = "list them in allowServices in watches.yaml, or have the role run by ansible-playbook";
+        let problem = format!("the built-in executor supports {key} only for declared services: {remedy}");
+        return Err(reject(problem).with_feature(format!("module {key}")));
     }
-
-    fn texts(&mut self, keyword: &str) -> Result<Vec<String>> {
-        match self.fields.remove(keyword) {
-            None | Some(Value::Null) => Ok(Vec::new()),
-            Some(Value::String(text)) => Ok(vec![text]),
-            Some(Value::Array(items)) => Ok(items.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
-            Some(other) => {
-                Err(self
-                    .reject(keyword, format_args!("must be a string or a list of strings, not {}", type_name(&other))))
-            }
-        }
+    if module == Module::SetFact {
+        arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&reject)?;
     }
-
-    fn map(&mut self, keyword: &str) -> Result<Map<String, Value>> {
-        match self.fields.remove(keyword) {
-            None | Some(Value::Null) => Ok(Map::new()),
-            Some(Value::Object(fields)) => Ok(fields),
-            Some(other) => Err(self.reject(keyword, format_args!("must be a map, not {}", type_name(&other)))),
-        }
+    for (name, argument) in &arguments {
+        // Conditions and variable names are expressions without braces.
+        let is_expression = matches!((module, name.as_str()), (Module::Assert, "that") | (Module::Debug, "var"));
+        let checked = if is_expression { check_conditions(argument) } else { check_all(argument) };
+        checked.map_err(|problem| reject(format!("{name}: {problem}")))?;
     }
-
-    /// Parses conditions, all of which must hold.
-    fn conditions(&mut self, keyword: &str) -> Result<Option<Vec<Value>>> {
-        let conditions = match self.fields.remove(keyword) {
-            None | Some(Value::Null) => return Ok(None),
-            Some(Value::Array(conditions)) => conditions,
-            Some(condition) => vec![condition],
-        };
-        conditions.iter().try_for_each(check_conditions).map_err(|problem| self.reject(keyword, problem))?;
-        Ok(Some(conditions))
-    }
-
-    fn repeat(&mut self) -> Result<Option<Loop>> {
-        let mut control = self.map("loop_control")?;
-        let lookup = |name: &'static str| (format!("with_{name}"), LoopItems::Lookup(name));
-        let others = PLUGINS.into_iter().filter(|name| !matches!(*name, "list" | "items")).map(lookup);
-        let lists = [("loop", LoopItems::List), ("with_list", LoopItems::List), ("with_items", LoopItems::Flattened)];
-        let loops = lists.into_iter().map(|(name, over)| (name.to_owned(), over)).chain(others);
-        let mut repeat = None;
-        for (keyword, over) in loops {
-            if let Some(items) = self.value(&keyword)? {
-                let flag = |control: &mut Map<String, Value>, option: &str, default: bool| {
-                    let value = control.remove(option);
-                    let problem = || format!("{option} must be true or false, without a template");
-                    value
-                        .map_or(Ok(default), |value| truth(&value).ok_or_else(problem))
-                        .map_err(|problem| self.reject("loop_control", problem))
-                };
-                let name = |control: &mut Map<String, Value>, option: &str| {
-                    let name = control.remove(option).and_then(|name| name.as_str().map(str::to_owned));
-                    name.map(literal_name).transpose().map_err(|problem| self.reject("loop_control", problem))
-                };
-                repeat = Some(Loop {
-                    over,
-                    items,
-                    variable: name(&mut control, "loop_var")?.unwrap_or_else(|| "item".to_owned()),
-                    index: name(&mut control, "index_var")?,
-                    pause: control.remove("pause"),
-                    extended: flag(&mut control, "extended", false)?
-                        .then_some(ExtendedLoop { has_all_items: flag(&mut control, "extended_allitems", true)? }),
-                });
-            }
-        }
-        control.retain(|option, _| !matches!(option.as_str(), "label" | "extended_allitems"));
-        if let Some(unknown) = control.keys().next() {
-            return Err(self.reject("loop_control", format_args!("the built-in executor does not support {unknown}")));
-        }
-        if let Some(other) = self.fields.keys().find(|keyword| keyword.starts_with("with_")) {
-            let remedy = format!("use loop, or with_ and one of {}", PLUGINS.join(", "));
-            return Err(self.reject(other, format_args!("the built-in executor does not support this loop: {remedy}")));
-        }
-        Ok(repeat)
-    }
-
-    /// Removes keywords without effect here, and rejects other values of them.
-    fn without_effect(&mut self) -> Result<()> {
-        self.fields.retain(|keyword, _| !WITHOUT_EFFECT.contains(&keyword.as_str()));
-        let harmless = [
-            ("become", "false"),
-            ("check_mode", "false"),
-            ("delegate_to", "localhost"),
-            ("async", "0"),
-            ("poll", "0"),
-            ("timeout", "0"),
-            ("module_defaults", "{}"),
-            ("debugger", "never"),
-        ];
-        for (keyword, harmless) in harmless {
-            let Some(value) = self.fields.remove(keyword) else { continue };
-            let is_harmless = match keyword {
-                "become" | "check_mode" => truth(&value) == Some(false),
-                "delegate_to" => matches!(value.as_str(), Some("localhost" | "127.0.0.1")),
-                "module_defaults" => value.as_object().is_some_and(Map::is_empty),
-                "debugger" => value == harmless,
-                _ => value.as_u64() == Some(0),
-            };
-            if !is_harmless && !value.is_null() {
-                let problem = format!("the built-in executor only supports {harmless}: remove it");
-                return Err(self.reject(keyword, problem).with_feature(format!("keyword {keyword}")));
-            }
-        }
-        Ok(())
-    }
+    Ok(Action::Module(module, arguments))
 }

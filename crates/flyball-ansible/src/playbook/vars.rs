@@ -1,6 +1,6 @@
 //! Reads files of variables.
 
-use super::task::check_all;
+use super::texts::check_all;
 use crate::error::{Error, Result};
 use crate::template::{Vars, is_template, normal, templates};
 use crate::vault::Vault;

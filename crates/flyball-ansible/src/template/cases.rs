@@ -254,6 +254,8 @@ fn formatted_texts_are_bounded_in_advance() {
         "{{ '%700000000d' | format(1) }}",
         "{{ '%.700000000f' | format(1.5) }}",
         "{{ ('%(a)s' * 10) % with }}",
+        "{{ ('%(a)s' * 10) | format(a=long) }}",
+        "{{ '%s%s%s%s%s%s%s%s%s%s' | format(long, long, long, long, long, long, long, long, long, long) }}",
         "{{ '%*d' % (700000000, 1) }}",
         "{{ 'a'.center(700000000) }}",
         "{{ '1'.zfill(700000000) }}",
@@ -264,6 +266,12 @@ fn formatted_texts_are_bounded_in_advance() {
     ] {
         let error = scope.render_text(template).unwrap_err();
         assert!(error.contains("exceeds 4194304 bytes"), "{template}: {error}");
+    }
+    for template in ["{{ '{:.70000e}'.format(1.5) }}", "{{ '{0:9.65001f}'.format(1.5) }}"] {
+        assert!(scope.render_text(template).unwrap_err().contains("precision"), "{template}");
+    }
+    for format in ["%.65534g", "%.65533g", "%.99999g", "%.65535f", "%.70000e", "%#.70000g"] {
+        assert!(scope.render_text(&format!("{{{{ '{format}' % 0.0001 }}}}")).is_ok(), "{format}");
     }
     // Nested fields are not supported.
     assert!(scope.render_text("{{ '{:{w}}'.format(1, w=700000000) }}").is_err());

@@ -16,8 +16,8 @@ use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
 use flyball_core::memory;
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
-use minijinja::{Environment, Error, State};
+use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::{Environment, Error, ErrorKind, State};
 use serde_json::Value as Json;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use std::collections::BTreeMap;
@@ -224,9 +224,9 @@ fn add_conversions(env: &mut Environment<'static>) {
         Some(text) => text.trim().parse().unwrap_or(default.unwrap_or(0.0)),
         None => f64::try_from(value).unwrap_or(default.unwrap_or(0.0)),
     });
-    env.add_filter("string", |state: &State<'_, '_>, value: Value| match value.kind() {
-        ValueKind::Undefined => Err(undefined()),
-        _ => weigh(state, &value).map(|()| python::text(&value)),
+    env.add_filter("string", |state: &State<'_, '_>, value: Value| {
+        weigh(state, &value)?;
+        python::text(&value)
     });
     env.add_filter("type_debug", |state: &State<'_, '_>, value: Value| {
         weigh(state, &value)?;
@@ -239,7 +239,7 @@ fn add_texts(env: &mut Environment<'static>) {
         let encoding = base64_of(&options)?;
         Ok::<_, Error>(match value.as_bytes() {
             Some(bytes) => encoding.encode(bytes),
-            None => encoding.encode(String::from(value)),
+            None => encoding.encode(String::from(defined(value)?)),
         })
     });
     env.add_filter("b64decode", |text: String, options: Kwargs| {
@@ -259,13 +259,20 @@ fn add_texts(env: &mut Environment<'static>) {
         };
         printf(state, &text, &operand)
     });
-    env.add_filter("center", |state: &State<'_, '_>, value: Value, width: Option<i64>| {
+    env.add_filter("center", |state: &State<'_, '_>, value: Value, arguments: Rest<Value>, options: Kwargs| {
+        let width = match (arguments.as_slice(), options.has("width")) {
+            ([], false) => 80.into(),
+            ([], true) => options.get("width")?,
+            ([width], false) => width.clone(),
+            _ => return Err(ErrorKind::TooManyArguments.into()),
+        };
+        options.assert_all_used()?;
         weigh(state, &value)?;
-        methods::padded(&python::text(&value), "center", &[width.unwrap_or(80).into()])
+        methods::padded(&python::text(&value)?, "center", &[defined(width)?])
     });
     env.add_filter("quote", |state: &State<'_, '_>, text: Value| {
         weigh(state, &text)?;
-        let text = text.to_string();
+        let text = if text.is_none() { String::new() } else { python::text(&text)? };
         let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
         Ok::<_, Error>(match !text.is_empty() && text.chars().all(plain) {
             true => text,
@@ -390,7 +397,7 @@ fn documents(state: &State<'_, '_>, text: &str) -> Result<Vec<Json>, Error> {
     let bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_FUEL);
     let documents =
         yaml::documents_within(text, bytes.min(yaml::MAX_TEXT_MEMORY)).map_err(|problem| match problem {
-            yaml::ScalarError::Memory(_) => minijinja::ErrorKind::OutOfFuel.into(),
+            yaml::ScalarError::Memory(_) => ErrorKind::OutOfFuel.into(),
             problem => reject(yaml::invalid(&problem)),
         })?;
     let size: usize = documents.iter().map(memory::of).sum();

@@ -6,10 +6,13 @@
 use super::output::check_size;
 use super::{BYTES_PER_FUEL, weigh};
 use minijinja::value::Value;
-use minijinja::{Error, State};
+use minijinja::{Error, ErrorKind, State};
 
 /// The maximum length of a number, besides its width and precision.
 const MAX_NUMBER: usize = 350;
+
+/// Limit of the precision of a number. Rust's formatting panics above 16 bits; a number has at most 1,100 digits.
+pub(super) const MAX_PRECISION: usize = 65_000;
 
 /// Charges fuel for a formatted text.
 ///
@@ -21,23 +24,36 @@ pub(super) fn charge(state: &State<'_, '_>, text: &str, arguments: &[Value]) -> 
         weigh(state, argument)?;
         longest = longest.max(argument.as_str().map_or_else(|| argument.to_string().len(), str::len));
     }
-    let (fields, padding) = braces(text);
+    let Fields { count, padding, precision } = fields(text);
     // A fill character has at most four bytes.
-    let size = text.len().saturating_add(fields.saturating_mul(longest)).saturating_add(padding.saturating_mul(4));
+    let size = text.len().saturating_add(count.saturating_mul(longest)).saturating_add(padding.saturating_mul(4));
     check_size("format", size)?;
+    if precision > MAX_PRECISION {
+        let why = format!("format: precision {precision} is larger than {MAX_PRECISION}");
+        return Err(Error::new(ErrorKind::InvalidOperation, why));
+    }
     state.consume_fuel((size / BYTES_PER_FUEL) as u64)
 }
 
-/// Returns the number of fields of a format string for `str.format`, and the sum of their widths and precisions.
-fn braces(text: &str) -> (usize, usize) {
-    let (mut fields, mut padding, mut rest) = (0, 0, text);
+/// The fields of a format string for `str.format`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Fields {
+    count: usize,
+    /// The sum of the widths and precisions.
+    padding: usize,
+    /// The largest precision.
+    precision: usize,
+}
+
+fn fields(text: &str) -> Fields {
+    let (mut found, mut rest) = (Fields::default(), text);
     while let Some(at) = rest.find('{') {
         rest = &rest[at + 1..];
         if let Some(literal) = rest.strip_prefix('{') {
             rest = literal;
             continue;
         }
-        fields += 1;
+        found.count += 1;
         // The name, with attributes and keys in brackets, which may contain any character.
         while let Some(end) = rest.find(['[', ':', '}', '{']).filter(|end| rest[*end..].starts_with('[')) {
             rest = rest[end..].find(']').map_or("", |close| &rest[end + close + 1..]);
@@ -49,10 +65,12 @@ fn braces(text: &str) -> (usize, usize) {
         let fill = letters.next().zip(letters.next()).filter(|(_, (_, align))| matches!(align, '<' | '>' | '^'));
         let spec = fill.map_or(spec, |(_, (at, _))| &spec[at + 1..]);
         let end = spec.find(['{', '}']).unwrap_or(spec.len());
-        padding = numbers(&spec[..end]).saturating_add(padding);
+        found.padding = numbers(&spec[..end]).saturating_add(found.padding);
+        let precision = spec[..end].split_once('.').map_or(0, |(_, precision)| numbers(precision));
+        found.precision = found.precision.max(precision);
         rest = &spec[end..];
     }
-    (fields, padding)
+    found
 }
 
 /// Returns the sum of the numbers in a string.
@@ -75,8 +93,11 @@ mod tests {
             ("{:{w}}", (2, 0)),
             ("{0[:]}{", (2, 0)),
             ("{:99999999999999999999}", (1, usize::MAX)),
+            ("{:7.70000e}", (1, 70_007)),
         ] {
-            assert_eq!(braces(text), expected, "{text}");
+            let Fields { count, padding, .. } = fields(text);
+            assert_eq!((count, padding), expected, "{text}");
         }
+        assert_eq!(fields("{:9.70000e}{:.3f}").precision, 70_000);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::lookups::{short, unknown_lookup};
 use super::output::check_size;
-use super::{Files, PLUGINS, Scope, arranged, format, from_json, methods, password, reject, time, weigh};
+use super::{Files, PLUGINS, Scope, arranged, format, from_json, methods, password, reject, time, undefined, weigh};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
@@ -65,12 +65,16 @@ pub(super) fn method(
     method: &str,
     arguments: &[Value],
 ) -> Result<Value, Error> {
+    methods::check_defined(method, arguments)?;
     match (value.as_str(), method, arguments) {
         (Some(separator), "join", [list]) => {
             weigh(state, list)?;
             // The length of values such as `map.values()` is unknown.
             let count = list.len().map_or_else(|| Ok::<_, Error>(list.try_iter()?.count()), Ok)?;
             check_size(method, count.saturating_mul(separator.len()))?;
+            if list.try_iter()?.any(|item| item.is_undefined()) {
+                return Err(undefined());
+            }
         }
         (Some(text), "format", arguments) => format::charge(state, text, arguments)?,
         (Some(text), "format_map", [map]) if map.kind() == ValueKind::Map => {
@@ -78,6 +82,10 @@ pub(super) fn method(
             let arguments = [Value::from(fields.collect::<Result<Kwargs, Error>>()?)];
             format::charge(state, text, &arguments)?;
             return minijinja::formatting::format(FormatStyle::StrFormat, text, &arguments).map(Value::from);
+        }
+        // The engine would return null.
+        (None, "get", [key, default]) if default.is_undefined() && value.kind() == ValueKind::Map => {
+            return value.get_item(key);
         }
         (None, "index", _) => weigh(state, value)?,
         _ => {}

@@ -1,7 +1,7 @@
 //! Filters that combine lists.
 
 use super::{from_json, items, reject, to_json};
-use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::value::{Kwargs, Rest, Tuple, Value};
 use minijinja::{Environment, Error, State};
 use serde_json::Value as Json;
 
@@ -17,7 +17,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
             };
             rows = rows.iter().flat_map(extended).collect();
         }
-        Ok::<_, Error>(rows)
+        Ok::<_, Error>(rows.into_iter().map(|row| Tuple::from(row).into()).collect::<Vec<Value>>())
     });
     env.add_filter("zip_longest", |state: &State<'_, '_>, first: Value, others: Rest<Value>, options: Kwargs| {
         let fill: Option<Value> = options.get("fillvalue")?;
@@ -27,8 +27,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
         let length = lists.iter().map(Vec::len).max().unwrap_or_default();
         state.consume_fuel(length.saturating_mul(lists.len()) as u64)?;
         let fill = fill.unwrap_or_else(|| Value::from(()));
-        let row = |at: usize| lists.iter().map(|list| list.get(at).unwrap_or(&fill).clone()).collect::<Vec<_>>();
-        Ok::<_, Error>((0..length).map(row).collect::<Vec<_>>())
+        let cells = |at: usize| lists.iter().map(|list| list.get(at).unwrap_or(&fill).clone()).collect::<Vec<_>>();
+        Ok::<_, Error>((0..length).map(|at| Tuple::from(cells(at)).into()).collect::<Vec<Value>>())
     });
     env.add_filter("subelements", subelements);
 }
@@ -64,8 +64,8 @@ fn subelements(
         };
         for item in inner {
             state.consume_fuel(super::weight(&element).map_err(reject)?)?;
-            pairs.push(Json::Array(vec![element.clone(), item]));
+            pairs.push(Value::from((from_json(&element), from_json(item))));
         }
     }
-    Ok(from_json(pairs))
+    Ok(pairs.into())
 }

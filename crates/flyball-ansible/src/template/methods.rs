@@ -3,10 +3,13 @@
 //! See <https://docs.python.org/3/library/stdtypes.html#string-methods>. Positions are those of characters, as in
 //! Python. The engine charges a result after its creation, so sizes of results are checked in advance.
 
+use super::codecs::{decoded, encoded};
+use super::letters::{capitalized, folded, is_of_class, is_space, swapped, titled};
 use super::output::check_size;
-use super::reject;
-use minijinja::Error;
-use minijinja::value::{Kwargs, Value, ValueKind, from_args};
+use super::printf::type_name;
+use super::{reject, undefined};
+use minijinja::value::{Kwargs, Tuple, Value, ValueKind, from_args};
+use minijinja::{Error, ErrorKind};
 
 /// Methods of strings besides those that the engine has: `format` and `join`.
 pub(super) const STRING_METHODS: [&str; 43] = [
@@ -58,6 +61,33 @@ pub(super) const STRING_METHODS: [&str; 43] = [
 /// Methods of other values: of bytes, lists and maps.
 pub(super) const OTHER_METHODS: [&str; 4] = ["copy", "decode", "hex", "index"];
 
+/// Rejects undefined arguments, which the engine would take for an empty string, or for an omitted argument.
+///
+/// # Errors
+/// If an argument is undefined, other than the default of `get`, which may be unused or have a default itself.
+pub(super) fn check_defined(method: &str, arguments: &[Value]) -> Result<(), Error> {
+    let has_undefined = |options: &Value| -> Result<bool, Error> {
+        let mut names = options.try_iter()?;
+        Ok(names.any(|name| options.get_item(&name).is_ok_and(|option| option.is_undefined())))
+    };
+    let required = if method == "get" { 1 } else { arguments.len() };
+    for argument in arguments.iter().take(required) {
+        if argument.is_undefined() || argument.is_kwargs() && has_undefined(argument)? {
+            return Err(undefined());
+        }
+    }
+    Ok(())
+}
+
+/// Returns an argument that must be an integer.
+fn integer(value: &Value) -> Result<i64, Error> {
+    let is_integer = value.is_integer() || value.kind() == ValueKind::Bool;
+    match i64::try_from(value.clone()) {
+        Ok(number) if is_integer => Ok(number),
+        _ => Err(reject(format!("'{}' object cannot be interpreted as an integer", type_name(value)))),
+    }
+}
+
 /// Calls a method of a string; `None` if it is another one.
 pub(super) fn of_text(text: &str, method: &str, arguments: &[Value]) -> Option<Result<Value, Error>> {
     if !STRING_METHODS.contains(&method) || method == "format_map" {
@@ -89,7 +119,10 @@ fn call(text: &str, method: &str, arguments: &[Value]) -> Result<Value, Error> {
         "split" => split(text, arguments, false)?,
         "rsplit" => split(text, arguments, true)?,
         "splitlines" => lines(text, arguments)?,
-        _ => none().map(|()| is_of_class(text, method).into())?,
+        _ => {
+            none()?;
+            is_of_class(text, method).ok_or(ErrorKind::UnknownMethod)?.into()
+        }
     })
 }
 
@@ -100,101 +133,17 @@ fn no_arguments(method: &str, arguments: &[Value]) -> Result<(), Error> {
     }
 }
 
-/// Returns the tests of the characters of a string.
-fn is_of_class(text: &str, method: &str) -> bool {
-    let all = |is: fn(char) -> bool| !text.is_empty() && text.chars().all(is);
-    let is_cased = |letter: char| letter.is_lowercase() || letter.is_uppercase();
-    match method {
-        "isalnum" => all(|letter| letter.is_alphanumeric()),
-        "isalpha" => all(char::is_alphabetic),
-        "isascii" => text.is_ascii(),
-        "isdecimal" => all(is_decimal),
-        "isdigit" => all(|letter| is_decimal(letter) || is_superscript(letter)),
-        "isidentifier" => {
-            let is_start = |letter: char| letter.is_alphabetic() || letter == '_';
-            text.starts_with(is_start) && text.chars().all(|letter| is_start(letter) || letter.is_alphanumeric())
-        }
-        "islower" => text.chars().any(is_cased) && !text.chars().any(char::is_uppercase),
-        "isnumeric" => all(|letter| letter.is_numeric() || is_ideograph_of_number(letter)),
-        "isprintable" => text.chars().all(|letter| letter == ' ' || !letter.is_control() && !letter.is_whitespace()),
-        "isspace" => all(char::is_whitespace),
-        "isupper" => text.chars().any(is_cased) && !text.chars().any(char::is_lowercase),
-        // The last one: each word begins in upper case and continues in lower case.
-        _ => {
-            let (mut is_title, mut follows) = (false, false);
-            for letter in text.chars() {
-                if letter.is_uppercase() && follows || letter.is_lowercase() && !follows {
-                    return false;
-                }
-                follows = is_cased(letter);
-                is_title |= follows;
-            }
-            is_title
-        }
-    }
-}
-
-fn is_decimal(letter: char) -> bool {
-    // Decimal digits of other scripts are ten consecutive numeric characters, which start at these.
-    const ZEROS: [u32; 8] = [0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xe50, 0xff10];
-    ZEROS.iter().any(|zero| (*zero..zero + 10).contains(&u32::from(letter)))
-}
-
-fn is_superscript(letter: char) -> bool {
-    const RANGES: [(char, char); 4] =
-        [('\u{2070}', '\u{2070}'), ('\u{2074}', '\u{2079}'), ('\u{2080}', '\u{2089}'), ('\u{2460}', '\u{2468}')];
-    "¹²³".contains(letter) || RANGES.iter().any(|(first, last)| (*first..=*last).contains(&letter))
-}
-
-fn is_ideograph_of_number(letter: char) -> bool {
-    "零一二三四五六七八九十百千万億兆".contains(letter)
-}
-
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(title_case).unwrap_or_default();
-    first + &letters.as_str().to_lowercase()
-}
-
-/// Returns a letter in title case, which differs from upper case for a few digraphs.
-fn title_case(letter: char) -> String {
-    match letter {
-        'Ǆ' | 'ǅ' | 'ǆ' => "ǅ".to_owned(),
-        'Ǉ' | 'ǈ' | 'ǉ' => "ǈ".to_owned(),
-        'Ǌ' | 'ǋ' | 'ǌ' => "ǋ".to_owned(),
-        'Ǳ' | 'ǲ' | 'ǳ' => "ǲ".to_owned(),
-        'ß' => "Ss".to_owned(),
-        letter => letter.to_uppercase().collect(),
-    }
-}
-
-fn folded(text: &str) -> String {
-    text.chars().flat_map(char::to_lowercase).collect::<String>().replace('ß', "ss").replace('ς', "σ")
-}
-
-fn swapped(text: &str) -> String {
-    let swap = |letter: char| -> String {
-        if letter.is_uppercase() { letter.to_lowercase().collect() } else { letter.to_uppercase().collect() }
-    };
-    text.chars().map(swap).collect()
-}
-
-fn titled(text: &str) -> String {
-    let (mut out, mut follows) = (String::new(), false);
-    for letter in text.chars() {
-        match follows {
-            true => out.extend(letter.to_lowercase()),
-            false => out.push_str(&title_case(letter)),
-        }
-        follows = letter.is_alphabetic();
-    }
-    out
-}
-
 /// Pads a text by the method `center`, `ljust` or `rjust`.
 pub(super) fn padded(text: &str, method: &str, arguments: &[Value]) -> Result<String, Error> {
-    let (width, fill): (i64, Option<String>) = from_args(arguments)?;
-    let fill = fill.unwrap_or_else(|| " ".to_owned());
+    if arguments.is_empty() {
+        return Err(reject(format!("{method} expected at least 1 argument, got 0")));
+    }
+    let (width, fill): (Value, Option<Value>) = from_args(arguments)?;
+    let width = integer(&width)?;
+    let fill = fill.unwrap_or_else(|| " ".into());
+    let fill = fill
+        .as_str()
+        .ok_or_else(|| reject(format!("The fill character must be a unicode character, not {}", type_name(&fill))))?;
     if fill.chars().count() != 1 {
         return Err(reject("The fill character must be exactly one character long"));
     }
@@ -211,8 +160,8 @@ pub(super) fn padded(text: &str, method: &str, arguments: &[Value]) -> Result<St
 }
 
 fn zero_filled(text: &str, arguments: &[Value]) -> Result<String, Error> {
-    let (width,): (i64,) = from_args(arguments)?;
-    let width = usize::try_from(width).unwrap_or(0);
+    let (width,): (Value,) = from_args(arguments)?;
+    let width = usize::try_from(integer(&width)?).unwrap_or(0);
     check_size("zfill", width.saturating_add(text.len()))?;
     let zeros = "0".repeat(width.saturating_sub(text.chars().count()));
     let (sign, digits) = text.split_at(usize::from(text.starts_with(['+', '-'])));
@@ -241,34 +190,6 @@ fn expanded(text: &str, arguments: &[Value]) -> Result<String, Error> {
         }
     }
     Ok(out)
-}
-
-fn encoded(text: &str, arguments: &[Value]) -> Result<Value, Error> {
-    let (encoding, options): (Option<String>, Kwargs) = from_args(arguments)?;
-    let encoding = encoding.or(options.get("encoding")?).unwrap_or_else(|| "utf-8".to_owned());
-    options.assert_all_used()?;
-    let limit = match encoding.to_ascii_lowercase().replace('_', "-").as_str() {
-        "utf-8" | "utf8" => return Ok(Value::from_bytes(text.as_bytes().to_vec())),
-        "ascii" | "us-ascii" => 0x80,
-        "latin-1" | "latin1" | "iso-8859-1" => 0x100,
-        _ => {
-            return Err(reject(format!(
-                "the built-in executor does not support encoding {encoding}; supported: utf-8, ascii, latin-1"
-            )));
-        }
-    };
-    let mut bytes = Vec::new();
-    for (at, letter) in text.chars().enumerate() {
-        match u8::try_from(u32::from(letter)).ok().filter(|byte| u32::from(*byte) < limit) {
-            Some(byte) => bytes.push(byte),
-            None => {
-                return Err(reject(format!(
-                    "'{encoding}' codec can't encode a character in position {at}: ordinal not in range({limit})"
-                )));
-            }
-        }
-    }
-    Ok(Value::from_bytes(bytes))
 }
 
 /// Returns the characters from one position to another, as in `text[start:end]`; `None` if the start is behind the end.
@@ -307,23 +228,29 @@ fn has_affix(text: &str, method: &str, arguments: &[Value]) -> Result<bool, Erro
     match affix.kind() {
         ValueKind::String => affixes.push(affix),
         ValueKind::Seq if affix.is_tuple() => affixes.extend(affix.try_iter()?),
-        _ => return Err(reject(format!("{method} first arg must be str or a tuple of str"))),
+        _ => {
+            let kind = type_name(&affix);
+            return Err(reject(format!("{method} first arg must be str or a tuple of str, not {kind}")));
+        }
     }
-    let Some((_, text)) = window(text, start, end) else { return Ok(false) };
-    let has = |affix: &Value| {
-        affix.as_str().is_some_and(|affix| match method {
-            "startswith" => text.starts_with(affix),
-            _ => text.ends_with(affix),
-        })
-    };
-    Ok(affixes.iter().any(has))
+    let window = window(text, start, end).map(|(_, text)| text);
+    for affix in &affixes {
+        let affix = affix
+            .as_str()
+            .ok_or_else(|| reject(format!("tuple for {method} must only contain str, not {}", type_name(affix))))?;
+        let has = |text: &str| if method == "startswith" { text.starts_with(affix) } else { text.ends_with(affix) };
+        if window.is_some_and(has) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn stripped<'t>(text: &'t str, method: &str, arguments: &[Value]) -> Result<&'t str, Error> {
     let (letters,): (Option<String>,) = from_args(arguments)?;
     let is_stripped = |letter: char| match &letters {
         Some(letters) => letters.contains(letter),
-        None => letter.is_whitespace(),
+        None => is_space(letter),
     };
     Ok(match method {
         "strip" => text.trim_matches(is_stripped),
@@ -348,7 +275,7 @@ fn parts(text: &str, method: &str, arguments: &[Value]) -> Result<Value, Error> 
         }
         _ => text.rsplit_once(&separator).map_or(["", "", text], |(before, after)| [before, &separator, after]),
     };
-    Ok(parts.map(Value::from).into_iter().collect::<Vec<_>>().into())
+    Ok(Tuple::from(parts.map(Value::from)).into())
 }
 
 fn replaced(text: &str, arguments: &[Value]) -> Result<String, Error> {
@@ -389,8 +316,8 @@ fn words(text: &str, limit: usize, from_end: bool) -> Vec<&str> {
     let trim = |text: &'_ str| -> usize {
         // The number of bytes to remove.
         match from_end {
-            true => text.len() - text.trim_end().len(),
-            false => text.len() - text.trim_start().len(),
+            true => text.len() - text.trim_end_matches(is_space).len(),
+            false => text.len() - text.trim_start_matches(is_space).len(),
         }
     };
     let (mut found, mut rest) = (Vec::new(), text);
@@ -405,8 +332,8 @@ fn words(text: &str, limit: usize, from_end: bool) -> Vec<&str> {
             return found;
         }
         let (word, remaining) = match from_end {
-            true => rest.rsplit_once(char::is_whitespace).map_or((rest, ""), |(remaining, word)| (word, remaining)),
-            false => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+            true => rest.rsplit_once(is_space).map_or((rest, ""), |(remaining, word)| (word, remaining)),
+            false => rest.split_once(is_space).unwrap_or((rest, "")),
         };
         found.push(word);
         rest = remaining;
@@ -445,17 +372,7 @@ pub(super) fn of_other(value: &Value, method: &str, arguments: &[Value]) -> Opti
 
 fn of_bytes(bytes: &[u8], method: &str, arguments: &[Value]) -> Result<Value, Error> {
     match method {
-        "decode" => {
-            let (encoding, options): (Option<String>, Kwargs) = from_args(arguments)?;
-            let encoding = encoding.or(options.get("encoding")?).unwrap_or_else(|| "utf-8".to_owned());
-            options.assert_all_used()?;
-            if !matches!(encoding.to_ascii_lowercase().as_str(), "utf-8" | "utf8" | "ascii") {
-                return Err(reject(format!(
-                    "the built-in executor does not support encoding {encoding}; supported: utf-8"
-                )));
-            }
-            std::str::from_utf8(bytes).map(Value::from).map_err(|_| reject("decode: the bytes are not valid UTF-8"))
-        }
+        "decode" => decoded(bytes, arguments),
         "hex" => no_arguments(method, arguments).map(|()| flyball_core::hex::encode(bytes).into()),
         _ => Err(reject(format!("the built-in executor does not support method {method} of bytes"))),
     }

@@ -6,7 +6,7 @@
 
 use super::printf::{Operand, printf};
 use super::syntax::{MAX_OPERATORS, OPERATOR_WORDS, opening, section, with_parser_stack};
-use super::{Quotes, reject};
+use super::{Quotes, reject, undefined};
 use minijinja::value::{Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
 use std::borrow::Cow;
@@ -232,6 +232,9 @@ fn percent(state: &State<'_, '_>, left: Value, arguments: Rest<Value>) -> Result
             _ => Operand::Tuple(arguments),
         };
         return printf(state, text, &operand).map(Value::from);
+    }
+    if left.is_undefined() || arguments.iter().any(Value::is_undefined) {
+        return Err(undefined());
     }
     let [right] = arguments.as_slice() else { return Err(reject("% requires two numbers")) };
     let is_number = |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);

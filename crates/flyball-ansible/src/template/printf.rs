@@ -3,13 +3,14 @@
 //! See <https://docs.python.org/3/library/stdtypes.html#printf-style-string-formatting>. A width or precision of a few
 //! digits may request any size, so sizes are checked before anything is padded.
 
+use super::format::MAX_PRECISION;
 use super::output::check_size;
 use super::python::{ascii, exponent_text, repr, text};
-use super::{BYTES_PER_FUEL, reject, weigh};
+use super::{BYTES_PER_FUEL, reject, undefined, weigh};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, State};
-use std::iter::Peekable;
-use std::str::CharIndices;
+use std::iter::{Enumerate, Peekable};
+use std::str::Chars;
 
 /// The right operand.
 pub(super) enum Operand {
@@ -22,7 +23,8 @@ pub(super) enum Operand {
 /// Formats values.
 ///
 /// # Errors
-/// In Python's words, if values and fields do not match, or if the result exceeds the size limit.
+/// In Python's words, if values and fields do not match; if a value is undefined; or if the result exceeds the size
+/// limit.
 pub(super) fn printf(state: &State<'_, '_>, format: &str, operand: &Operand) -> Result<String, Error> {
     let values = match operand {
         Operand::Tuple(values) => values.as_slice(),
@@ -31,9 +33,9 @@ pub(super) fn printf(state: &State<'_, '_>, format: &str, operand: &Operand) -> 
     values.iter().try_for_each(|value| weigh(state, value))?;
     let mut arguments = Arguments { operand, values, at: 0 };
     let mut out = String::new();
-    let mut rest = format.char_indices().peekable();
+    let mut rest = format.chars().enumerate().peekable();
     while let Some((_, letter)) = rest.next() {
-        if letter != '%' {
+        if letter != '%' || rest.next_if(|(_, letter)| *letter == '%').is_some() {
             out.push(letter);
             continue;
         }
@@ -68,7 +70,7 @@ impl Arguments<'_> {
                 // A map is not an argument of an unnamed field as well.
                 self.at = self.values.len();
                 let found = map.get_item(&name.into())?;
-                if found.is_undefined() {
+                if found.is_undefined() && !map.try_iter()?.any(|key| key.as_str() == Some(name)) {
                     Err(reject(format!("format: the map has no key '{name}'")))
                 } else {
                     Ok(found)
@@ -114,7 +116,7 @@ struct Field {
     index: usize,
 }
 
-type Letters<'t> = Peekable<CharIndices<'t>>;
+type Letters<'t> = Peekable<Enumerate<Chars<'t>>>;
 
 impl Field {
     /// Parses a field after its percent sign.
@@ -152,9 +154,6 @@ impl Field {
 
     /// Formats the argument, for an output of a size.
     fn format(&self, arguments: &mut Arguments<'_>, before: usize) -> Result<String, Error> {
-        if self.conversion == '%' {
-            return Ok("%".to_owned());
-        }
         let value = match &self.name {
             Some(name) => arguments.named(name)?,
             None => arguments.next()?,
@@ -162,19 +161,18 @@ impl Field {
         let padding = self.width.saturating_add(self.precision.unwrap_or(0));
         check_size("format", before.saturating_add(padding))?;
         let text = match self.conversion {
-            's' => self.cut(text(&value)),
-            'r' => self.cut(repr(&value)),
-            'a' => self.cut(ascii(&value)),
             'c' => character(&value)?,
-            'd' | 'i' | 'u' => return Ok(self.pad_number(self.decimal(&value)?)),
             'x' | 'X' | 'o' => return Ok(self.pad_number(self.other_base(&value)?)),
+            _ if value.is_undefined() => return Err(undefined()),
+            's' => self.cut(text(&value)?),
+            'r' => self.cut(repr(&value)?),
+            'a' => self.cut(ascii(&value)?),
+            'd' | 'i' | 'u' => return Ok(self.pad_number(self.decimal(&value)?)),
             'e' | 'E' | 'f' | 'F' | 'g' | 'G' => return Ok(self.pad_number(self.float(&value)?)),
             other => {
-                let code = u32::from(other);
-                return Err(reject(format!(
-                    "unsupported format character '{other}' ({code:#x}) at index {}",
-                    self.index
-                )));
+                let (code, index) = (u32::from(other), self.index);
+                let shown = if matches!(other, '\u{1f}'..='~') { other } else { '?' };
+                return Err(reject(format!("unsupported format character '{shown}' ({code:#x}) at index {index}")));
             }
         };
         Ok(self.pad(&text))
@@ -193,10 +191,10 @@ impl Field {
     }
 
     /// Pads a number with its sign.
-    fn pad_number(&self, Number { is_negative, prefix, digits, is_finite }: Number) -> String {
+    fn pad_number(&self, Number { is_negative, prefix, digits }: Number) -> String {
         let sign = if is_negative { "-".to_owned() } else { self.sign.map(String::from).unwrap_or_default() };
         let length = sign.len() + prefix.len() + digits.len();
-        let zeros = match self.is_zero && !self.is_left && is_finite {
+        let zeros = match self.is_zero && !self.is_left {
             true => "0".repeat(self.width.saturating_sub(length)),
             false => String::new(),
         };
@@ -221,7 +219,7 @@ impl Field {
                 (float < 0.0, format!("{:.0}", float.abs()))
             }
         };
-        Ok(Number::of(number.0, "", self.at_least(number.1)))
+        Ok(Number { is_negative: number.0, prefix: "", digits: self.at_least(number.1) })
     }
 
     fn other_base(&self, value: &Value) -> Result<Number, Error> {
@@ -233,7 +231,8 @@ impl Field {
             'X' => (format!("{:X}", number.unsigned_abs()), "0X"),
             _ => (format!("{:o}", number.unsigned_abs()), "0o"),
         };
-        Ok(Number::of(number < 0, if self.is_alternate { prefix } else { "" }, self.at_least(digits)))
+        let prefix = if self.is_alternate { prefix } else { "" };
+        Ok(Number { is_negative: number < 0, prefix, digits: self.at_least(digits) })
     }
 
     /// Adds zeros up to the precision.
@@ -250,7 +249,7 @@ impl Field {
             None => return Err(reject(format!("must be real number, not {}", type_name(value)))),
         };
         // The formatter of Rust has a limit.
-        let precision = self.precision.unwrap_or(6).min(usize::from(u16::MAX) - 1);
+        let precision = self.precision.unwrap_or(6).min(MAX_PRECISION);
         let magnitude = float.abs();
         let digits = match self.conversion {
             _ if !float.is_finite() => if float.is_nan() { "nan" } else { "inf" }.to_owned(),
@@ -259,10 +258,7 @@ impl Field {
             _ => self.general(magnitude, precision.max(1)),
         };
         let digits = if self.conversion.is_uppercase() { digits.to_uppercase() } else { digits };
-        Ok(Number {
-            is_finite: float.is_finite(),
-            ..Number::of(float.is_sign_negative() && !float.is_nan(), "", digits)
-        })
+        Ok(Number { is_negative: float.is_sign_negative() && !float.is_nan(), prefix: "", digits })
     }
 
     fn with_point(&self, digits: String) -> String {
@@ -299,13 +295,6 @@ struct Number {
     is_negative: bool,
     prefix: &'static str,
     digits: String,
-    is_finite: bool,
-}
-
-impl Number {
-    fn of(is_negative: bool, prefix: &'static str, digits: String) -> Self {
-        Self { is_negative, prefix, digits, is_finite: true }
-    }
 }
 
 /// Parses the name of a field, which may contain parentheses.

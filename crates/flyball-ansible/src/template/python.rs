@@ -1,25 +1,35 @@
 //! Values as text in Python's format: `str` and `repr`.
 
+use super::letters::is_printable;
+use super::undefined;
+use minijinja::Error;
 use minijinja::value::{Value, ValueKind};
 
 /// Returns a value as `str` of Python does.
-pub(super) fn text(value: &Value) -> String {
+///
+/// # Errors
+/// If the value is undefined, or contains an undefined value.
+pub(super) fn text(value: &Value) -> Result<String, Error> {
     match value.kind() {
-        ValueKind::String => value.to_string(),
+        ValueKind::String => Ok(value.to_string()),
         _ => repr(value),
     }
 }
 
 /// Returns a value as `repr` of Python does. Its depth is limited by [`weigh`](super::weigh).
-pub(super) fn repr(value: &Value) -> String {
-    match value.kind() {
+///
+/// # Errors
+/// If the value is undefined, or contains an undefined value.
+pub(super) fn repr(value: &Value) -> Result<String, Error> {
+    Ok(match value.kind() {
+        ValueKind::Undefined => return Err(undefined()),
         ValueKind::String => quoted(value.as_str().unwrap_or_default()),
         ValueKind::Bytes => bytes(value.as_bytes().unwrap_or_default()),
         ValueKind::Number if !value.is_integer() => {
             f64::try_from(value.clone()).map_or_else(|_| value.to_string(), float)
         }
         ValueKind::Seq | ValueKind::Iterable => {
-            let items: Vec<String> = value.try_iter().into_iter().flatten().map(|item| repr(&item)).collect();
+            let items = value.try_iter()?.map(|item| repr(&item)).collect::<Result<Vec<_>, _>>()?;
             match (value.is_tuple(), &items[..]) {
                 (true, [one]) => format!("({one},)"),
                 (true, _) => format!("({})", items.join(", ")),
@@ -27,29 +37,32 @@ pub(super) fn repr(value: &Value) -> String {
             }
         }
         ValueKind::Map => {
-            let field = |key: Value| {
-                let field = value.get_item(&key).map(|field| repr(&field)).unwrap_or_default();
-                format!("{}: {field}", repr(&key))
-            };
-            let fields: Vec<String> = value.try_iter().into_iter().flatten().map(field).collect();
+            let field = |key: Value| Ok(format!("{}: {}", repr(&key)?, repr(&value.get_item(&key)?)?));
+            let fields = value.try_iter()?.map(field).collect::<Result<Vec<_>, Error>>()?;
             format!("{{{}}}", fields.join(", "))
         }
         _ => value.to_string(),
-    }
+    })
 }
 
 /// Returns a value as `ascii` of Python does.
-pub(super) fn ascii(value: &Value) -> String {
+///
+/// # Errors
+/// If the value is undefined, or contains an undefined value.
+pub(super) fn ascii(value: &Value) -> Result<String, Error> {
     let mut out = String::new();
-    for letter in repr(value).chars() {
-        match u32::from(letter) {
-            0..0x80 => out.push(letter),
-            code @ 0x80..0x100 => out.push_str(&format!("\\x{code:02x}")),
-            code @ 0x100..0x10000 => out.push_str(&format!("\\u{code:04x}")),
-            code => out.push_str(&format!("\\U{code:08x}")),
-        }
+    for letter in repr(value)?.chars() {
+        if letter.is_ascii() { out.push(letter) } else { out.push_str(&escaped(letter)) }
     }
-    out
+    Ok(out)
+}
+
+fn escaped(letter: char) -> String {
+    match u32::from(letter) {
+        code @ 0..0x100 => format!("\\x{code:02x}"),
+        code @ 0x100..0x10000 => format!("\\u{code:04x}"),
+        code => format!("\\U{code:08x}"),
+    }
 }
 
 /// Returns the shortest decimal number, with an exponent as Python has it.
@@ -79,6 +92,8 @@ pub(super) fn exponent_text(exponent: i32) -> String {
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);
+    let mut buffer = [0; 4];
+    let is_plain = is_printable(text);
     for letter in text.chars() {
         match letter {
             '\\' => out.push_str("\\\\"),
@@ -86,8 +101,8 @@ fn quoted(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             letter if letter == quote => out.extend(['\\', quote]),
-            letter if letter.is_control() => out.push_str(&format!("\\x{:02x}", u32::from(letter))),
-            letter => out.push(letter),
+            letter if is_plain || is_printable(letter.encode_utf8(&mut buffer)) => out.push(letter),
+            letter => out.push_str(&escaped(letter)),
         }
     }
     out.push(quote);
@@ -128,10 +143,19 @@ mod tests {
             (Value::from("it's"), "\"it's\""),
             (Value::from("'\"\n\u{1}é\\"), "'\\'\"\\n\\x01é\\\\'"),
             (Value::from(vec![Value::from(()), true.into(), "a".into(), 2.into()]), "[None, True, 'a', 2]"),
+            (Value::from("\u{a0}\u{200b}\u{85}\u{e0001}a\u{301} "), "'\\xa0\\u200b\\x85\\U000e0001a\u{301} '"),
             (Value::from_bytes(vec![97, 39, 0xe9, 10]), "b\"a'\\xe9\\n\""),
         ] {
-            assert_eq!(repr(&value), expected);
+            assert_eq!(repr(&value).unwrap(), expected);
         }
-        assert_eq!(ascii(&"é€😀".into()), "'\\xe9\\u20ac\\U0001f600'");
+        assert_eq!(ascii(&"é€😀".into()).unwrap(), "'\\xe9\\u20ac\\U0001f600'");
+    }
+
+    #[test]
+    fn undefined_values_have_no_text() {
+        let inner = Value::from(vec![Value::UNDEFINED]);
+        for value in [Value::UNDEFINED, inner.clone(), Value::from_iter([("a", inner)])] {
+            assert!(text(&value).is_err() && repr(&value).is_err() && ascii(&value).is_err());
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Budget, Scope, Sources, data};
 use flyball_core::Rng;
 use flyball_core::time::Timestamp;
+use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ const DIFFERENT: [&str; 6] = [
     "size is sameas(3)",
 ];
 
-/// Expressions that fail here as well, with a message of the engine.
-const REWORDED: [&str; 3] = ["'é'.encode('ascii')", "'abc'.center()", "'abc'.center('a')"];
+/// The error of an undefined value without a name.
+const UNDEFINED: &str = "a value is undefined";
 
 /// Returns true if values are equal; `1` and `1.0` are.
 fn is_equal(left: &Value, right: &Value) -> bool {
@@ -67,26 +68,42 @@ fn results_are_those_of_ansible() {
     assert_eq!(different, BTreeSet::from(DIFFERENT), "{shown}");
 }
 
+/// Returns an error of Ansible as the built-in executor has it: without values, which may be secret, with the names of
+/// types that Ansible only wraps, and without the full stop.
+fn expected_error(recorded: &str) -> String {
+    let mut text = recorded.trim_end_matches('.').to_owned();
+    for (pattern, replacement) in [
+        ("<class '(?:[^']*[.])?([^'.]+)'>", "$1"),
+        ("_AnsibleLazyTemplateDict", "dict"),
+        ("_AnsibleLazyTemplateList", "list"),
+        (r"(items2dict requires .*), got \[.*\] instead$", "$1"),
+        ("(codec can't encode) character '.*' in", "$1 a character in"),
+        ("(codec can't decode) byte 0x[0-9a-f]{2} in", "$1 a byte in"),
+        ("^object of type '.*' has no attribute '.*'$", UNDEFINED),
+    ] {
+        text = Regex::new(pattern).unwrap().replace(&text, replacement).into_owned();
+    }
+    text
+}
+
 #[test]
 fn errors_are_those_of_ansible() {
     let recorded = recorded();
     let cases = recorded["failures"].as_array().unwrap();
-    assert!(cases.len() > 20);
+    assert!(cases.len() > 60);
     let (mut shown, mut lenient) = (String::new(), Vec::new());
     for case in cases {
         let expression = case["expression"].as_str().unwrap();
-        // Without the values, which may be secret, and without types of the engine.
-        let expected = case["error"].as_str().unwrap();
-        let expected = expected.split_once(", got ").map_or(expected, |(problem, _)| problem);
-        let expected = expected.split_once(", not _Ansible").map_or(expected, |(problem, _)| problem);
-        let found = evaluate(&recorded, expression);
-        match found {
+        let expected = expected_error(case["error"].as_str().unwrap());
+        // The value of the expression itself.
+        let named = format!("'{expression}' is undefined");
+        match evaluate(&recorded, expression) {
             Ok(_) => lenient.push(expression),
-            Err(error) if error.contains(expected) || REWORDED.contains(&expression) => {}
+            Err(error) if error == expected || expected == UNDEFINED && error == named => {}
             Err(error) => shown += &format!("{expression}\n  expected {expected}\n  found    {error}\n"),
         }
     }
-    // Items of other types than strings are joined as well.
-    assert_eq!(lenient, ["'-'.join([1])"]);
     assert!(shown.is_empty(), "{shown}");
+    // Items of other types than strings are joined as well, and the engine has no error for undefined operands of `~`.
+    assert_eq!(lenient, ["'-'.join([1])", "'x' ~ map.nope"]);
 }

@@ -1,7 +1,7 @@
 //! Filters of texts: shortened texts, URLs, paths, UUIDs and names with a hash.
 
 use super::output::check_size;
-use super::{from_json, reject, to_json, weigh};
+use super::{from_json, python, reject, to_json, weigh};
 use flyball_core::hex;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
@@ -29,13 +29,13 @@ pub(super) fn add(env: &mut Environment<'static>) {
         // Leading periods do not begin an extension.
         let start = name + path[name..].find(|letter| letter != '.').unwrap_or(path.len() - name);
         let at = path[start..].rfind('.').map_or(path.len(), |at| start + at);
-        vec![path[..at].to_owned(), path[at..].to_owned()]
+        Value::from((&path[..at], &path[at..]))
     });
     env.add_filter("to_uuid", |state: &State<'_, '_>, value: Value, namespace: Option<String>, options: Kwargs| {
         let namespace = namespace.or(options.get("namespace")?).unwrap_or_else(|| UUID_NAMESPACE.to_owned());
         options.assert_all_used()?;
         weigh(state, &value)?;
-        uuid(&namespace, &value.to_string()).ok_or_else(|| reject("to_uuid: invalid namespace"))
+        uuid(&namespace, &python::text(&value)?).ok_or_else(|| reject("to_uuid: invalid namespace"))
     });
     for name in ["k8s_config_resource_name", "kubernetes.core.k8s_config_resource_name"] {
         env.add_filter(name, |state: &State<'_, '_>, object: Value| {
@@ -72,7 +72,7 @@ fn hash(text: &str, kind: &str) -> Result<String, Error> {
 /// The filter `truncate(length, killwords, end, leeway)`.
 fn truncate(state: &State<'_, '_>, text: Value, arguments: Rest<Value>, options: Kwargs) -> Result<String, Error> {
     weigh(state, &text)?;
-    let text = text.to_string();
+    let text = python::text(&text)?;
     let argument = |at: usize, name: &str| match arguments.get(at) {
         Some(value) => Ok(Some(value.clone())),
         None => options.get::<Option<Value>>(name),

@@ -4,7 +4,9 @@
 //! its own, with neutral texts in the place of those with gaps.
 
 use super::super::args::{is_action, is_module, pairs, unsupported_arguments};
-use super::super::task::{BLOCK_PARTS, INTERPRETER, KEYWORDS};
+use super::super::keywords::KEYWORDS;
+use super::super::task::BLOCK_PARTS;
+use super::super::texts::INTERPRETER;
 use super::GapKind;
 use crate::error::{Error, Result};
 use crate::template::{MissingName, check_syntax, missing_in_expression, missing_in_text};

@@ -1,7 +1,8 @@
 //! Collects the gaps of a role or playbook.
 
 use super::super::load::{Loader, PlayIncludes, TaskContext};
-use super::super::task::{BLOCK_PARTS, Resolve, Tags, check_all, read_tasks};
+use super::super::task::{BLOCK_PARTS, Resolve, Tags, read_tasks};
+use super::super::texts::check_all;
 use super::super::{Role, Task};
 use super::gaps::{NamedGap, named, of_play, of_task, of_value};
 use super::{Gap, GapKind, Line, PartCoverage};

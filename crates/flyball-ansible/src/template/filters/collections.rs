@@ -16,29 +16,27 @@ const LIST_MERGES: [&str; 6] = ["replace", "keep", "append", "prepend", "append_
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn add(env: &mut Environment<'static>) {
-    env.add_filter("combine", |state: &State<'_, '_>, first: Value, others: Rest<Value>, options: Kwargs| {
-        let recursive = options.get::<Option<bool>>("recursive")?.unwrap_or(false);
-        let lists: Option<String> = options.get("list_merge")?;
-        if options.assert_all_used().is_err() {
-            return Err(reject("'recursive' and 'list_merge' are the only valid keyword arguments"));
-        }
-        let lists = lists.as_deref().unwrap_or(LIST_MERGES[0]);
-        if !LIST_MERGES.contains(&lists) {
-            return Err(reject(
-                "merge_hash: 'list_merge' argument can only be equal to 'replace', 'keep', 'append', 'prepend', \
-                 'append_rp' or 'prepend_rp'",
-            ));
-        }
-        let mut all = maps(state, &first)?;
-        for other in &*others {
-            all.extend(maps(state, other)?);
-        }
-        let mut combined = Map::new();
-        for map in all {
-            combine(&mut combined, map, recursive, lists);
-        }
-        Ok::<_, Error>(from_json(combined))
+    add_maps(env);
+    add_sets(env);
+    env.add_filter("ternary", |value: Value, yes: Value, no: Value, none: Option<Value>| match none {
+        Some(none) if value.is_none() => none,
+        _ if value.is_true() => yes,
+        _ => no,
     });
+    env.add_filter("flatten", |state: &State<'_, '_>, list: Value, options: Kwargs| {
+        let levels: Option<usize> = options.get("levels")?;
+        ignore(&options, &["skip_nulls"])?;
+        options.assert_all_used()?;
+        let mut flat = Vec::new();
+        flatten(&to_json(state, &list)?, levels.unwrap_or(MAX_DEPTH).min(MAX_DEPTH) + 1, &mut flat);
+        Ok::<_, Error>(from_json(flat))
+    });
+    env.add_filter("extract", |key: Value, container: Value| container.get_item(&key));
+}
+
+/// Adds the filters of maps.
+fn add_maps(env: &mut Environment<'static>) {
+    env.add_filter("combine", combined);
     env.add_filter("dict2items", |state: &State<'_, '_>, map: Value, options: Kwargs| {
         let key: Option<String> = options.get("key_name")?;
         let value: Option<String> = options.get("value_name")?;
@@ -53,37 +51,11 @@ pub(super) fn add(env: &mut Environment<'static>) {
         };
         Ok(from_json(fields.into_iter().map(item).collect::<Vec<_>>()))
     });
-    env.add_filter(
-        "items2dict",
-        |state: &State<'_, '_>, list: Value, key: Option<String>, value: Option<String>, options: Kwargs| {
-            let key = key.or(options.get("key_name")?).unwrap_or_else(|| "key".into());
-            let value = value.or(options.get("value_name")?).unwrap_or_else(|| "value".into());
-            options.assert_all_used()?;
-            weigh(state, &list)?;
-            if !matches!(list.kind(), ValueKind::Seq | ValueKind::Iterable) {
-                return Err(reject(format!("items2dict requires a list, got {} instead", type_name(&list))));
-            }
-            let mut map = Map::new();
-            for item in list.try_iter()? {
-                if item.kind() != ValueKind::Map {
-                    return Err(reject("items2dict requires a list of dictionaries"));
-                }
-                let (name, field) = (item.get_attr(&key)?, item.get_attr(&value)?);
-                if name.is_undefined() || field.is_undefined() {
-                    return Err(reject(format!(
-                        "items2dict requires each dictionary in the list to contain the keys '{key}' and '{value}'"
-                    )));
-                }
-                map.insert(name.to_string(), super::super::to_json(&field)?);
-            }
-            Ok::<_, Error>(from_json(map))
-        },
-    );
-    env.add_filter("ternary", |value: Value, yes: Value, no: Value, none: Option<Value>| match none {
-        Some(none) if value.is_none() => none,
-        _ if value.is_true() => yes,
-        _ => no,
-    });
+    env.add_filter("items2dict", items_to_map);
+}
+
+/// Adds the filters that take lists as sets.
+fn add_sets(env: &mut Environment<'static>) {
     env.add_filter("union", |state: &State<'_, '_>, left: Value, right: Value| {
         let mut known = BTreeSet::new();
         let all = items(state, &left)?.into_iter().chain(items(state, &right)?);
@@ -96,15 +68,62 @@ pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter("symmetric_difference", |state: &State<'_, '_>, left: Value, right: Value| {
         Ok::<_, Error>([chosen(state, &left, &right, false)?, chosen(state, &right, &left, false)?].concat())
     });
-    env.add_filter("flatten", |state: &State<'_, '_>, list: Value, options: Kwargs| {
-        let levels: Option<usize> = options.get("levels")?;
-        ignore(&options, &["skip_nulls"])?;
-        options.assert_all_used()?;
-        let mut flat = Vec::new();
-        flatten(&to_json(state, &list)?, levels.unwrap_or(MAX_DEPTH).min(MAX_DEPTH) + 1, &mut flat);
-        Ok::<_, Error>(from_json(flat))
-    });
-    env.add_filter("extract", |key: Value, container: Value| container.get_item(&key));
+}
+
+/// The filter `combine`.
+fn combined(state: &State<'_, '_>, first: Value, others: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
+    let recursive = options.get::<Option<bool>>("recursive")?.unwrap_or(false);
+    let lists: Option<String> = options.get("list_merge")?;
+    if options.assert_all_used().is_err() {
+        return Err(reject("'recursive' and 'list_merge' are the only valid keyword arguments"));
+    }
+    let lists = lists.as_deref().unwrap_or(LIST_MERGES[0]);
+    if !LIST_MERGES.contains(&lists) {
+        return Err(reject(
+            "merge_hash: 'list_merge' argument can only be equal to 'replace', 'keep', 'append', 'prepend', \
+             'append_rp' or 'prepend_rp'",
+        ));
+    }
+    let mut all = maps(state, &first)?;
+    for other in &*others {
+        all.extend(maps(state, other)?);
+    }
+    let mut combined = Map::new();
+    for map in all {
+        combine(&mut combined, map, recursive, lists);
+    }
+    Ok(from_json(combined))
+}
+
+/// The filter `items2dict`. Errors do not show the items, which may be secret.
+fn items_to_map(
+    state: &State<'_, '_>,
+    list: Value,
+    key: Option<String>,
+    value: Option<String>,
+    options: Kwargs,
+) -> Result<Value, Error> {
+    let key = key.or(options.get("key_name")?).unwrap_or_else(|| "key".into());
+    let value = value.or(options.get("value_name")?).unwrap_or_else(|| "value".into());
+    options.assert_all_used()?;
+    weigh(state, &list)?;
+    if !matches!(list.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        return Err(reject(format!("items2dict requires a list, got {} instead", type_name(&list))));
+    }
+    let mut map = Map::new();
+    for item in list.try_iter()? {
+        if item.kind() != ValueKind::Map {
+            return Err(reject("items2dict requires a list of dictionaries"));
+        }
+        let (name, field) = (item.get_attr(&key)?, item.get_attr(&value)?);
+        if name.is_undefined() || field.is_undefined() {
+            return Err(reject(format!(
+                "items2dict requires each dictionary in the list to contain the keys '{key}' and '{value}'"
+            )));
+        }
+        map.insert(name.to_string(), super::super::to_json(&field)?);
+    }
+    Ok(from_json(map))
 }
 
 /// Returns a map, or the maps of a list.

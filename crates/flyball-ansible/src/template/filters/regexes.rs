@@ -3,7 +3,7 @@
 use super::super::expression::Expression;
 use super::super::output::check_size;
 use super::super::reject;
-use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::value::{Kwargs, Rest, Tuple, Value};
 use minijinja::{Environment, Error, State};
 use regex::Captures;
 
@@ -30,7 +30,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
             let text = |at: usize| found.get(at).map_or("", |part| part.as_str());
             match found.len() {
                 1 | 2 => text(found.len() - 1).into(),
-                several => (1..several).map(text).map(Value::from).collect::<Vec<_>>().into(),
+                several => Tuple::from((1..several).map(text).map(Value::from).collect::<Vec<_>>()).into(),
             }
         };
         let mut all = Vec::new();
