@@ -126,7 +126,7 @@ impl Tables<'_> {
         }
         let failed = |source| unprepared(&self.request.query.name, source, self.budget);
         sandbox::open(self.connection).map_err(failed)?;
-        let created = totals::create(self.connection).and_then(|()| match self.reads_data {
+        let created = totals::create(self.connection, self.request.is_scoped).and_then(|()| match self.reads_data {
             true => totals::fill(self.connection, self.period, self.request.is_scoped),
             false => Ok(()),
         });

@@ -47,13 +47,18 @@ pub(super) const AMOUNTS: [(&str, &str); COLUMNS.len()] = {
 type Sums = [Option<i128>; COLUMNS.len()];
 
 /// Creates the source in the temporary schema of a connection, without rows.
-pub(super) fn create(connection: &Connection) -> Result<()> {
+pub(super) fn create(connection: &Connection, is_scoped: bool) -> Result<()> {
     let names = AMOUNTS.map(|(name, _)| name).join(", ");
-    connection.execute_batch(&format!(
-        "CREATE TEMP TABLE flyball_total (consumer INTEGER PRIMARY KEY, {names});
-         CREATE TEMP VIEW \"{SOURCE}\" AS SELECT c.namespace AS namespace, {}, {names}
+    let select = format!(
+        "SELECT c.namespace AS namespace, {}, {names}
          FROM flyball_total t JOIN flyball_consumer c ON c.id = t.consumer LEFT JOIN flyball_owner o ON o.id = c.owner",
         views::CONSUMER
+    );
+    // SQLite may begin with the consumers, which are those of all namespaces.
+    let select = if is_scoped { views::fenced(&select) } else { select };
+    connection.execute_batch(&format!(
+        "CREATE TEMP TABLE flyball_total (consumer INTEGER PRIMARY KEY, {names});
+         CREATE TEMP VIEW \"{SOURCE}\" AS {select}"
     ))
 }
 

@@ -91,6 +91,21 @@ fn expressions_are_not_evaluated_for_rows_of_other_namespaces() {
 }
 
 #[test]
+fn expressions_are_not_evaluated_for_consumers_of_other_namespaces() {
+    let directory = Directory::new();
+    let store = store(&directory);
+    for condition in [
+        format!("CASE WHEN namespace = 'blog' THEN {OVERFLOW} END IS NULL"),
+        format!("namespace = 'blog' AND CASE WHEN tenant LIKE 'blo%' THEN {OVERFLOW} ELSE 1 END"),
+        format!("CASE WHEN namespace <> 'shop' THEN {OVERFLOW} END IS NULL AND tenant >= ''"),
+    ] {
+        let sql = format!("SELECT namespace AS x FROM Consumers WHERE {condition}");
+        let results = run_sql(&store, &sql, &[("Consumers", "consumer-raw")], true);
+        assert!(results.is_ok(), "{sql}: {results:?}");
+    }
+}
+
+#[test]
 fn expressions_are_not_evaluated_for_results_of_other_reports() {
     let directory = Directory::new();
     let store = store(&directory);
