@@ -64,7 +64,7 @@ pub use explore::{explore_crashes, state_of};
 pub use requests::{Denial, Permission, Requests};
 
 use crate::{Controllers, Faults, Program};
-use flyball::{Operator, RunError};
+use flyball::{Operator, RunError, is_aggregated_role};
 use foreign::Allowlist;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -278,12 +278,6 @@ impl Launcher {
             }
         }
     }
-}
-
-/// Returns true if a role extends those of users: the operator does not get its permissions.
-fn is_aggregated(role: &Value) -> bool {
-    let labels = role["metadata"]["labels"].as_object();
-    labels.is_some_and(|labels| labels.keys().any(|name| name.starts_with("rbac.authorization.k8s.io/aggregate-to-")))
 }
 
 impl Test {
@@ -502,7 +496,7 @@ impl Test {
             self.apply_object(manifest).await;
             let (kind, name) = (manifest["kind"].as_str().unwrap_or_default(), &manifest["metadata"]["name"]);
             match kind {
-                "ClusterRole" | "Role" if !is_aggregated(manifest) => {
+                "ClusterRole" | "Role" if !is_aggregated_role(manifest) => {
                     let mut metadata = manifest["metadata"].clone();
                     metadata["name"] =
                         format!("{}-{}", name.as_str().unwrap_or_default(), self.installed.namespace).into();

@@ -8,6 +8,7 @@ pub(crate) use crate::site::OPERATOR_NAMESPACE;
 use crate::site::{ELSEWHERE, NAMESPACE};
 use crate::state::state_of_objects;
 use crate::subject::Subject;
+use flyball::is_aggregated_role;
 use flyball_cluster::{Cluster, Controller, Controllers, Nodes, Options, Snapshot, StoredObject, User};
 use flyball_core::{Clock, GroupResource, ObjectKey};
 use http::{Method, Request};
@@ -255,12 +256,6 @@ fn locate<'a>(
     Ok((resource.path(metadata["namespace"].as_str(), name), resource))
 }
 
-/// Returns true if a role extends those of users: the operator does not get its permissions.
-fn is_aggregated(role: &Value) -> bool {
-    let labels = role["metadata"]["labels"].as_object();
-    labels.is_some_and(|labels| labels.keys().any(|name| name.starts_with("rbac.authorization.k8s.io/aggregate-to-")))
-}
-
 /// Returns the binding of a role to the operator's account.
 fn binding(role: &Value, operator: &str) -> Value {
     let (api, kind) = ("rbac.authorization.k8s.io", role["kind"].as_str().unwrap_or_default());
@@ -362,7 +357,7 @@ impl Installation<'_> {
             self.apply(manifest).await?;
             self.establish(manifest).await?;
             let kind = manifest["kind"].as_str().unwrap_or_default();
-            if !["ClusterRole", "Role"].contains(&kind) || is_aggregated(manifest) {
+            if !["ClusterRole", "Role"].contains(&kind) || is_aggregated_role(manifest) {
                 continue;
             }
             self.bind(binding(manifest, operator)).await?;

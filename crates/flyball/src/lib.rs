@@ -162,8 +162,12 @@ pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, Objec
 pub use kind::{AnyResource, Dynamic, Kind, Resource};
 pub use memory::{MemoryBudget, MemoryCharge};
 pub use offload::offload;
+#[doc(hidden)]
+pub use operator::FORWARDED_AUTHORIZATION;
 pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskContext, WebhookServer};
 pub use queue::RetryRate;
+#[doc(hidden)]
+pub use rbac::is_aggregated_role;
 pub use watcher::{WatchEvent, watch, watch_objects};
 
 /// kube's client for the API server.

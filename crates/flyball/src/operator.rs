@@ -22,6 +22,7 @@ mod settings;
 mod start;
 mod task;
 
+pub use guard::FORWARDED_AUTHORIZATION;
 pub use servers::{HealthServer, MetricsServer, WebhookServer};
 pub use task::{Task, TaskContext};
 
@@ -369,8 +370,8 @@ impl Operator {
         self
     }
 
-    /// Adds a ClusterRole for users to the [manifests](Self::manifests), which Kubernetes aggregates to the ClusterRoles
-    /// of these levels, such as `admin`, `edit` and `view`. The operator itself does not get its permissions.
+    /// Adds a ClusterRole for users to the [manifests](Self::manifests). Kubernetes aggregates it to the ClusterRoles of
+    /// these levels, such as `admin`, `edit` and `view`. The operator itself does not get its permissions.
     ///
     /// ```
     /// # use flyball::Operator;

@@ -76,6 +76,13 @@ pub(crate) fn aggregated_role(name: &str, levels: &[&str], rules: &[PolicyRule])
     })
 }
 
+/// Returns true if a role is [for users](crate::Operator::aggregated_role), and not bound to the operator's account.
+#[doc(hidden)]
+pub fn is_aggregated_role(role: &Value) -> bool {
+    let labels = role["metadata"]["labels"].as_object();
+    labels.is_some_and(|labels| labels.keys().any(|name| name.starts_with(AGGREGATION_PREFIX)))
+}
+
 /// Creates the roles for these grants: one for the cluster, or one in each namespace and one for cluster-scoped
 /// kinds.
 ///

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Limit of files that are read.
 const MAX_FILES: usize = 64;
@@ -37,7 +38,10 @@ impl Registration {
     pub(crate) fn new(address: &str, cluster: &str) -> Option<Self> {
         let folder = state_directory().ok()?.join("operators");
         let entry = Entry { address: address.to_owned(), cluster: cluster.to_owned() };
-        let path = folder.join(format!("{}.json", address.replace(|c: char| !c.is_ascii_alphanumeric(), "-")));
+        // A restarted operator may have the same address, and is registered before the previous one is removed.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = folder.join(format!("{process}-{count}.json"));
         let written = fs::create_dir_all(&folder).and_then(|()| {
             let text = serde_json::to_vec(&entry)?;
             private::write(&path, &text)

@@ -93,15 +93,17 @@ fn library_dependency_follows_the_flags() {
     std::os::unix::fs::symlink(&tree, home.0.join("flyball")).unwrap();
     let (url, at) = ("https://git.example.com/flyball", tree.display().to_string());
     // From a directory of the project's own that is two below the tree's parent.
-    let up = home.0.join("ops/redis").canonicalize().unwrap_or(home.0.join("ops/redis"));
-    let up = "../".repeat(up.components().count() - 1);
+    let folder = home.0.canonicalize().unwrap().join("ops/redis");
+    let common = folder.components().zip(tree.components()).take_while(|(one, other)| one == other).count();
+    let down: PathBuf = tree.components().skip(common).collect();
+    let relative = format!("{}{}", "../".repeat(folder.components().count() - common), down.display());
     for (flags, variable, expected) in [
         (vec!["--flyball-git", url], "", format!("{{ git = \"{url}\" }}")),
         (vec!["--flyball-git", url, "--flyball-rev", "v1"], &*at, format!("{{ git = \"{url}\", rev = \"v1\" }}")),
         (vec!["--flyball-rev", "v1"], "", "{ git = \"https://github.com/flyball-dev/flyball\", rev = \"v1\" }".into()),
         (vec!["--flyball-version", "0.9.1"], &*at, "{ version = \"0.9.1\" }".into()),
         (vec!["--flyball-path", &at], "", format!("{{ path = \"{at}/crates/flyball\" }}")),
-        (vec!["--flyball-path", "flyball"], "", format!("{{ path = \"{up}{}/crates/flyball\" }}", &at[1..])),
+        (vec!["--flyball-path", "flyball"], "", format!("{{ path = \"{relative}/crates/flyball\" }}")),
         (vec![], &*at, format!("{{ path = \"{at}/crates/flyball\" }}")),
     ] {
         let mut command = home.command(&[&["init", "--domain", "acme.io", "ops/redis"], &flags[..]].concat());

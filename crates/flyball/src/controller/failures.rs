@@ -1,7 +1,8 @@
 //! Limits the log of failed reconciles: many objects may fail for one cause, and each of them is retried.
 //!
-//! A cause is the text of an error without the name and the namespace of its object. Invariant: the number of causes in
-//! memory is bounded, and the first failures for a new cause are logged.
+//! A cause is the text of an error without the name and the namespace of its object. The first failures of a cause in a
+//! namespace are logged; the next line, a minute later or more, has the number of omitted ones. Invariant: the number of
+//! causes in memory is bounded, and causes of one namespace do not omit those of another one.
 
 use flyball_core::ObjectKey;
 use parking_lot::Mutex;
@@ -13,14 +14,24 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Limit of lines of a cause in that time.
 const MAX_LINES: u32 = 5;
-/// Limit of causes in that time; others share one limit.
-const MAX_CAUSES: usize = 200;
+/// Limit of causes of a namespace in that time; its others share one limit.
+const MAX_CAUSES: usize = 20;
+/// Limit of namespaces in that time; the others share one limit.
+const MAX_NAMESPACES: usize = 200;
 /// Length limit of a cause.
 const MAX_CAUSE_CHARS: usize = 200;
 
-/// The failures of a controller in the last minute, by cause.
+/// The failures of a controller in the last minute.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<BTreeMap<String, Lines>>);
+pub(super) struct Failures(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By namespace and cause.
+    lines: BTreeMap<String, BTreeMap<String, Lines>>,
+    /// Omitted lines of causes that ended.
+    omitted: u64,
+}
 
 #[derive(Debug)]
 struct Lines {
@@ -29,35 +40,68 @@ struct Lines {
     omitted: u64,
 }
 
+impl Lines {
+    fn new(since: Instant) -> Self {
+        Self { since, logged: 0, omitted: 0 }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now.duration_since(self.since) >= WINDOW
+    }
+}
+
 impl Failures {
-    /// Returns the number of lines about this cause that were omitted before this one; `None` if it is omitted itself.
+    /// Returns the number of lines that were omitted before this one; `None` if it is omitted itself.
     pub(super) fn admit(&self, key: &ObjectKey, text: &str, now: Instant) -> Option<u64> {
-        let cause = cause(key, text);
-        let mut causes = self.0.lock();
-        if !causes.contains_key(&cause) && causes.len() >= MAX_CAUSES {
-            causes.retain(|_, lines| now.duration_since(lines.since) < WINDOW);
+        self.0.lock().admit(key.namespace().unwrap_or_default(), cause(key, text), now)
+    }
+}
+
+impl State {
+    fn admit(&mut self, namespace: &str, cause: String, now: Instant) -> Option<u64> {
+        if !self.lines.contains_key(namespace) && self.lines.len() >= MAX_NAMESPACES {
+            self.drop_ended(now);
         }
-        let cause = if causes.len() < MAX_CAUSES || causes.contains_key(&cause) { cause } else { String::new() };
-        let lines = causes.entry(cause).or_insert(Lines { since: now, logged: 0, omitted: 0 });
-        let mut before = 0;
-        if now.duration_since(lines.since) >= WINDOW {
-            before = lines.omitted;
-            *lines = Lines { since: now, logged: 0, omitted: 0 };
+        let is_full = !self.lines.contains_key(namespace) && self.lines.len() >= MAX_NAMESPACES;
+        let causes = self.lines.entry(if is_full { String::new() } else { namespace.to_owned() }).or_default();
+        if !causes.contains_key(&cause) && causes.len() >= MAX_CAUSES {
+            self.omitted += remove_ended(causes, now);
+        }
+        let is_full = !causes.contains_key(&cause) && causes.len() >= MAX_CAUSES;
+        let lines = causes.entry(if is_full { String::new() } else { cause }).or_insert_with(|| Lines::new(now));
+        if lines.is_over(now) {
+            self.omitted += lines.omitted;
+            *lines = Lines::new(now);
         }
         if lines.logged < MAX_LINES {
             lines.logged += 1;
-            Some(before)
+            Some(std::mem::take(&mut self.omitted))
         } else {
             lines.omitted += 1;
             None
         }
     }
+
+    fn drop_ended(&mut self, now: Instant) {
+        self.omitted += self.lines.values_mut().map(|causes| remove_ended(causes, now)).sum::<u64>();
+        self.lines.retain(|_, causes| !causes.is_empty());
+    }
+}
+
+/// Removes the causes that ended, and returns the number of their omitted lines.
+fn remove_ended(causes: &mut BTreeMap<String, Lines>, now: Instant) -> u64 {
+    causes.extract_if(.., |_, lines| lines.is_over(now)).map(|(_, lines)| lines.omitted).sum()
 }
 
 /// Returns a text without the object that it concerns.
 fn cause(key: &ObjectKey, text: &str) -> String {
-    let parts = [Some(key.name()), key.namespace()].into_iter().flatten().filter(|part| !part.is_empty());
-    let text = parts.fold(text.to_owned(), |text, part| text.replace(part, "*"));
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.');
+    let without_object = |piece: &str| {
+        let word = piece.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        let is_object = word == key.name() || key.namespace() == Some(word);
+        if is_object { format!("*{}", &piece[word.len()..]) } else { piece.to_owned() }
+    };
+    let text: String = text.split_inclusive(|letter| !is_of_name(letter)).map(without_object).collect();
     text.chars().take(MAX_CAUSE_CHARS).collect()
 }
 
@@ -80,14 +124,29 @@ mod tests {
         assert_eq!(many("*: no password"), [16, 0, 0, 0, 0]);
     }
 
+    #[test]
+    fn cause_has_no_name_of_the_object() {
+        let key = ObjectKey::new(Some("web-prod"), "web");
+        let check = |text: &str, expected: &str| assert_eq!(cause(&key, text), expected);
+        check("web-prod/web: no password for web.", "*/*: no password for *.");
+        check("webhook of web-prod2 denied \"web\": äöü", "webhook of web-prod2 denied \"*\": äöü");
+        check("", "");
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn number_of_causes_is_bounded() {
+    async fn number_of_causes_is_bounded_and_namespaces_do_not_share_it() {
         let failures = Failures::default();
-        let admit = |text: String| failures.admit(&ObjectKey::new(None, "a"), &text, Instant::now());
-        let logged = (0..10_000).filter(|n| admit(format!("problem {n}")).is_some()).count();
-        assert!(logged <= MAX_CAUSES + MAX_LINES as usize, "{logged}");
-        assert!(failures.0.lock().len() <= MAX_CAUSES + 1);
+        let admit = |namespace: &str, text: &str| {
+            failures.admit(&ObjectKey::new(Some(namespace), "a"), text, Instant::now()).is_some()
+        };
+        let logged = (0..1000).filter(|n| admit("noisy", &format!("problem {n}"))).count();
+        assert_eq!(logged, MAX_CAUSES + MAX_LINES as usize);
+        assert!(admit("quiet", "no database"));
+        let logged = (0..1000).filter(|n| admit(&format!("n{n}"), "no database")).count();
+        assert_eq!(logged, MAX_NAMESPACES - 2 + MAX_LINES as usize);
+        assert!(failures.0.lock().lines.len() <= MAX_NAMESPACES + 1);
         tokio::time::advance(WINDOW).await;
-        assert_eq!(admit("new".to_owned()), Some(0));
+        assert!(admit("new", "no database"));
+        assert_eq!(failures.0.lock().lines.len(), 1);
     }
 }

@@ -36,8 +36,8 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 const QUESTION_BURST: u32 = 10;
 /// Interval after which the burst grows by one.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
-/// Header with the token of a caller whose requests the API server forwards to the pod.
-const FORWARDED_AUTHORIZATION: &str = "flyball-authorization";
+/// Header with the token of a caller whose requests the API server forwards to the pod: it removes `Authorization`.
+pub const FORWARDED_AUTHORIZATION: &str = "flyball-authorization";
 /// Interval at which the certificate is checked.
 const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 

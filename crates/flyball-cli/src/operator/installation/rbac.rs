@@ -2,6 +2,7 @@
 
 use super::{ConfigDirectory, InstallTarget, ManifestFile, object};
 use flyball::description::Description;
+use flyball::is_aggregated_role;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ pub(super) fn role_manifests(mut role: Value, part: &str, target: &InstallTarget
     if part == "metrics-reader" {
         return vec![ManifestFile::new(ConfigDirectory::Rbac, "metrics_reader_role", role)];
     }
-    if is_aggregated(&role) {
+    if is_aggregated_role(&role) {
         return vec![ManifestFile::new(ConfigDirectory::Rbac, format!("{}_role", part.replace('-', "_")), role)];
     }
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
@@ -40,12 +41,6 @@ pub(super) fn role_manifests(mut role: Value, part: &str, target: &InstallTarget
         manifests.extend(with_binding(role, &file, target));
     }
     manifests
-}
-
-/// Returns true if a role extends Kubernetes' roles for users: it is not bound to the operator's account.
-fn is_aggregated(role: &Value) -> bool {
-    let labels = role["metadata"]["labels"].as_object();
-    labels.is_some_and(|labels| labels.keys().any(|name| name.starts_with("rbac.authorization.k8s.io/aggregate-to-")))
 }
 
 /// Returns true if a rule is for the authorization of metrics.
