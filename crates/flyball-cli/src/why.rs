@@ -22,7 +22,7 @@ mod tests;
 mod token;
 
 pub(crate) use answer::{Question, Source};
-pub(crate) use endpoint::{Address, Endpoint};
+pub(crate) use endpoint::Endpoint;
 pub(crate) use operators::{OperatorArgs, endpoints};
 pub(crate) use sources::{investigate, parse_target};
 pub(crate) use token::TokenArgs;

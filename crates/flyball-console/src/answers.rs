@@ -5,7 +5,7 @@ use crate::causality::Graph;
 use crate::controllers::{self, PERIOD};
 use crate::kind::Kind;
 use crate::object::ObjectRef;
-use crate::operators::{Operator, Reconcile};
+use crate::operators::{Operator, Reconcile, Snapshot};
 use crate::performance;
 use crate::permissions;
 use crate::shared::Shared;
@@ -68,7 +68,7 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         !id.is_empty() && (change.id == id || change.owner == id)
             || change.name == reference.name && refers(&watches, change) == reference
     });
-    let reconciles = shared.operators.reconciles(MAX_RECONCILES, |reconcile| {
+    let Snapshot { operators, reconciles } = shared.operators.snapshot(MAX_RECONCILES, |reconcile| {
         reference.is(&reconcile["object"]) || items(&reconcile["writes"]).any(|write| reference.is(&write["object"]))
     });
     let explanations = shared.operators.explain(&reference).await;
@@ -87,8 +87,8 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         "id": id, "object": reference, "summary": summary.as_deref(), "body": body, "error": error,
         "eventsError": events_error, "owners": owners(shared, &watches, summary.as_deref()),
         "children": named.collect::<Vec<_>>(), "entries": entries, "entriesOmitted": omitted,
-        "reconciles": by_id(shared, &reconciles),
-        "controllers": keys_of(&shared.operators.all(), &reference), "explanations": explanations,
+        "reconciles": by_id(&operators, &reconciles),
+        "controllers": keys_of(&operators, &reference), "explanations": explanations,
     }))
 }
 
@@ -132,8 +132,7 @@ fn owners(shared: &Shared, watches: &[Watch], summary: Option<&Summary>) -> Vec<
     owners
 }
 
-fn by_id(shared: &Shared, reconciles: &[Reconcile]) -> BTreeMap<String, Value> {
-    let operators = shared.operators.all();
+fn by_id(operators: &[Operator], reconciles: &[Reconcile]) -> BTreeMap<String, Value> {
     let named = reconciles.iter().map(|reconcile| {
         let name = operators.get(reconcile.operator).map(Operator::name).unwrap_or_default();
         let value = json!({"operator": name, "reconcile": *reconcile.value});
@@ -182,8 +181,8 @@ fn refers(watches: &[Watch], change: &Change) -> ObjectRef {
 /// Describes operators, queues, charts, stores, watches and leases.
 pub(crate) async fn controllers(shared: &Shared) -> Answer {
     let now = shared.clock.now();
-    let reconciles = shared.operators.reconciles(MAX_CHART_RECONCILES, |_| true);
-    let mut described = controllers::describe(&shared.operators.all(), &reconciles, now);
+    let Snapshot { operators, reconciles } = shared.operators.snapshot(MAX_CHART_RECONCILES, |_| true);
+    let mut described = controllers::describe(&operators, &reconciles, now);
     let namespace = &shared.namespace;
     let scope = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
     let leases = list(shared, &format!("/apis/coordination.k8s.io/v1/{scope}leases?limit=500")).await;
@@ -201,8 +200,8 @@ pub(crate) async fn controllers(shared: &Shared) -> Answer {
 /// Describes API calls, reconcile time and memory of the operators.
 pub(crate) fn performance(shared: &Shared) -> Value {
     // All of them, so that sums are exact; the ledgers are bounded.
-    let reconciles = shared.operators.reconciles(usize::MAX, |_| true);
-    performance::describe(&shared.operators.all(), &reconciles, shared.clock.now())
+    let Snapshot { operators, reconciles } = shared.operators.snapshot(usize::MAX, |_| true);
+    performance::describe(&operators, &reconciles, shared.clock.now())
 }
 
 /// Describes the graph of causes of a burst.
@@ -211,24 +210,22 @@ pub(crate) fn causality(shared: &Shared, query: &Query) -> Answer {
     let watches = shared.store.watches();
     let since = rfc3339_micro(from);
     let changes = shared.store.changes(MAX_GRAPH_CHANGES, |change| change.time >= since);
-    let reconciles = shared.operators.reconciles(MAX_GRAPH_RECONCILES, |_| true);
+    let Snapshot { operators, reconciles } = shared.operators.snapshot(MAX_GRAPH_RECONCILES, |_| true);
     let reconciles: Vec<Reconcile> = reconciles.into_iter().filter(|reconcile| reconcile.began >= from).collect();
     let refers = |change: &Change| {
         let owner = shared.store.get(&change.owner);
         let owner = owner.map(|owner| reference(&watches, owner.kind, &owner.namespace, &owner.name));
         (refers(&watches, change), owner)
     };
-    let graph = Graph::new(&changes, &reconciles, &refers);
+    let graph = Graph::new(&changes, &reconciles, &operators, &refers);
     let object = query.get("id").and_then(|id| shared.store.get(id));
     let object = object.map(|object| reference(&watches, object.kind, &object.namespace, &object.name));
     let mut described = graph.describe(query.get("burst").map(String::as_str).unwrap_or_default(), object.as_ref());
     let ids: Vec<&str> = items(&described["burst"]["nodes"]).map(|node| text(&node["id"])).collect();
     let drawn: Vec<Reconcile> =
         reconciles.iter().filter(|reconcile| ids.contains(&text(&reconcile.value["id"]))).cloned().collect();
-    let ledger = !shared.operators.all().is_empty();
-    let reconciles = by_id(shared, &drawn);
-    described["reconciles"] = json!(reconciles);
-    described["ledger"] = ledger.into();
+    described["reconciles"] = json!(by_id(&operators, &drawn));
+    described["ledger"] = (!operators.is_empty()).into();
     described["object"] = json!(object);
     Ok(described)
 }
@@ -247,8 +244,7 @@ pub(crate) async fn permissions(shared: &Shared, query: &Query) -> Answer {
         Ok(review) => (review["status"].clone(), String::new()),
         Err(error) => (Value::Null, error_chain(&error)),
     };
-    let operators = shared.operators.all();
-    let reconciles = shared.operators.reconciles(MAX_CHART_RECONCILES, |_| true);
+    let Snapshot { operators, reconciles } = shared.operators.snapshot(MAX_CHART_RECONCILES, |_| true);
     let watches = shared.store.watches();
     let plural = |watch: &Watch| ((watch.kind.group.clone(), watch.kind.kind.clone()), watch.kind.plural.clone());
     let plurals: BTreeMap<(String, String), String> = watches.iter().map(plural).collect();

@@ -2,7 +2,7 @@
 //!
 //! The resource version joins them: a reconcile caused by version 7 of an object follows the write that made version 7,
 //! in whichever operator that happened. Without a ledger, a change of a child shortly after a change of its owner is an
-//! inferred effect. Connected parts of the graph are bursts.
+//! inferred effect. Edges of operators that were merely discovered are claims. Connected parts of the graph are bursts.
 //!
 //! Invariant: a drawn edge leads to a later node of the topological order, so a drawing has no cycle, whatever versions
 //! and times the ledgers contain. Clocks of operators may differ: times order only nodes that no edge orders.
@@ -10,7 +10,7 @@
 mod bursts;
 
 use crate::object::ObjectRef;
-use crate::operators::Reconcile;
+use crate::operators::{Operator, Reconcile};
 use crate::store::Change;
 use crate::summary::{bounded, items, text};
 use crate::timeline::{Tone, end_of, tone_of};
@@ -54,12 +54,23 @@ pub(crate) struct Node {
     layer: usize,
 }
 
+/// The evidence for an edge. The page knows it by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Evidence {
+    /// A resource version in the ledger of an operator.
+    Version = 0,
+    /// An owner reference and the time.
+    Inferred = 1,
+    /// The ledger of an operator that was merely discovered.
+    Claim = 2,
+}
+
 /// A cause and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Edge {
     from: usize,
     to: usize,
-    inferred: bool,
+    evidence: Evidence,
 }
 
 /// Changes and reconciles with their edges.
@@ -71,10 +82,12 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Builds the graph. `refers` returns the object of a change, and the one of its owner.
+    /// Builds the graph. Reconciles refer to the operators by index. `refers` returns the object of a change, and the
+    /// one of its owner.
     pub(crate) fn new(
         changes: &[Arc<Change>],
         reconciles: &[Reconcile],
+        operators: &[Operator],
         refers: &dyn Fn(&Change) -> (ObjectRef, Option<ObjectRef>),
     ) -> Self {
         let mut graph = Self::default();
@@ -85,7 +98,8 @@ impl Graph {
             owners.extend(owner.map(|owner| (at, owner)));
         }
         for reconcile in reconciles {
-            graph.add(reconcile);
+            let claimed_by = operators.get(reconcile.operator).map(|operator| operator.claimed_by.as_str());
+            graph.add(reconcile, claimed_by.unwrap_or_default());
         }
         graph.infer(&owners);
         let Self { edges, .. } = &mut graph;
@@ -127,9 +141,14 @@ impl Graph {
         })
     }
 
-    /// Adds a reconcile with its causes and its writes.
-    fn add(&mut self, reconcile: &Reconcile) {
+    /// Adds a reconcile with its causes and its writes. They are facts unless a Deployment claims them.
+    fn add(&mut self, reconcile: &Reconcile, claimed_by: &str) {
         let value = &reconcile.value;
+        let controller = bounded(text(&value["controller"]));
+        let (evidence, by) = match claimed_by {
+            "" => (Evidence::Version, controller),
+            deployment => (Evidence::Claim, format!("{controller}, claimed by {deployment}")),
+        };
         let (began, ended) = (reconcile.began, end_of(reconcile));
         let outcome = text(&value["outcome"]);
         let own = self.nodes.len();
@@ -139,7 +158,7 @@ impl Graph {
             time: rfc3339_micro(began),
             at: Some(began),
             title: bounded(outcome),
-            by: bounded(text(&value["controller"])),
+            by: by.clone(),
             version: String::new(),
             id: bounded(text(&value["id"])),
             fields: Vec::new(),
@@ -153,17 +172,21 @@ impl Graph {
             if self.nodes[from].at.is_some_and(|at| began.duration_since(at) > CAUSE_WINDOW) {
                 continue;
             }
-            self.edges.push(Edge { from, to: own, inferred: false });
+            self.edges.push(Edge { from, to: own, evidence });
         }
         for write in items(&value["writes"]).filter(|write| text(&write["result"]) != "unchanged") {
             let Some(version) = version_of(write) else { continue };
             let to = self.version(ObjectRef::of(&write["object"]), version, Some(ended));
+            self.edges.push(Edge { from: own, to, evidence });
             let node = &mut self.nodes[to];
+            // A claim does not take the place of what is known.
+            if evidence == Evidence::Claim && !node.by.is_empty() {
+                continue;
+            }
             let (verb, subresource) = (text(&write["verb"]), text(&write["subresource"]));
             node.title = bounded(format!("{verb} {subresource}").trim_end());
-            node.by = bounded(text(&value["controller"]));
+            node.by.clone_from(&by);
             node.fields = items(&write["fields"]).map(|field| bounded(text(field))).collect();
-            self.edges.push(Edge { from: own, to, inferred: false });
         }
     }
 
@@ -186,7 +209,7 @@ impl Graph {
             if !explained.contains(&child)
                 && let Some(from) = before(owner, time)
             {
-                inferred.push(Edge { from, to: child, inferred: true });
+                inferred.push(Edge { from, to: child, evidence: Evidence::Inferred });
             }
             // The owner's status follows the state of its children.
             let after = by_object
@@ -197,7 +220,7 @@ impl Graph {
                 && self.nodes[to].title.contains("status")
                 && at.duration_since(time) <= EFFECT_WINDOW
             {
-                inferred.push(Edge { from: child, to, inferred: true });
+                inferred.push(Edge { from: child, to, evidence: Evidence::Inferred });
             }
         }
         self.edges.extend(inferred);
@@ -238,8 +261,14 @@ mod tests {
             let kind = if node["reconcile"] == true { "reconcile of " } else { "" };
             format!("{kind}{} {}", text(&node["object"]["name"]), text(&node["version"])).trim_end().to_owned()
         };
+        let arrow = |evidence: &Value| match evidence.as_u64() {
+            Some(0) => " -> ",
+            Some(1) => " ~> ",
+            Some(2) => " ?> ",
+            _ => panic!("{evidence}"),
+        };
         items(&described["burst"]["edges"])
-            .map(|edge| format!("{}{}{}", name(&edge[0]), if edge[2] == 1 { " ~> " } else { " -> " }, name(&edge[1])))
+            .map(|edge| format!("{}{}{}", name(&edge[0]), arrow(&edge[2]), name(&edge[1])))
             .collect()
     }
 
@@ -267,7 +296,7 @@ mod tests {
         );
         let unrelated = reconcile(1, "three", "2026-01-01T00:00:03Z", object("Db", "z"), json!({}));
         let none = |_: &Change| (ObjectRef::default(), None);
-        let graph = Graph::new(&[], &[second, first, unrelated], &none);
+        let graph = Graph::new(&[], &[second, first, unrelated], &[], &none);
         let described = graph.describe("", None);
         let expected =
             ["a 5 -> reconcile of a", "reconcile of a -> b 7", "b 7 -> reconcile of b", "reconcile of b -> p"];
@@ -280,6 +309,30 @@ mod tests {
     }
 
     #[test]
+    fn claims_are_other_edges_and_do_not_take_the_place_of_facts() {
+        let write = |to: &str, after: &str| json!({"object": object("Db", to), "verb": "apply", "after": after});
+        let ledger = |operator, id, writes: Value| {
+            reconcile(operator, id, "2026-01-01T00:00:01Z", object("Shop", "a"), json!({"writes": writes}))
+        };
+        let fact = ledger(0, "fact", json!([write("b", "7")]));
+        let claim = ledger(1, "claim", json!([write("b", "7"), write("c", "8")]));
+        let claimant = Operator { claimed_by: "team-a/op".into(), ..Operator::default() };
+        let operators = [Operator::default(), claimant];
+        for reconciles in [[fact.clone(), claim.clone()], [claim, fact]] {
+            let graph = Graph::new(&[], &reconciles, &operators, &|_| (ObjectRef::default(), None));
+            let described = graph.describe("", None);
+            let mut found = lines(&described);
+            found.sort();
+            let expected = ["reconcile of a -> b 7", "reconcile of a ?> b 7", "reconcile of a ?> c 8"];
+            assert_eq!(found, expected);
+            let changes = items(&described["burst"]["nodes"]).filter(|node| node["reconcile"] == false);
+            let mut writers: Vec<_> = changes.map(|node| text(&node["by"])).collect();
+            writers.sort_unstable();
+            assert_eq!(writers, ["claim, claimed by team-a/op", "fact"]);
+        }
+    }
+
+    #[test]
     fn hostile_versions_make_no_cycle() {
         let causes = |version: &str| json!([{"type": "change", "object": object("Shop", "a"), "after": version}]);
         let writes = |version: &str| json!([{"object": object("Shop", "a"), "verb": "apply", "after": version}]);
@@ -288,7 +341,7 @@ mod tests {
         let own = json!({"causes": causes("9"), "writes": writes("9")});
         let reconciles = [first, second, own]
             .map(|rest| reconcile(0, &rest.to_string(), "2026-01-01T00:00:01Z", object("Shop", "a"), rest));
-        let graph = Graph::new(&[], &reconciles, &|_| (ObjectRef::default(), None));
+        let graph = Graph::new(&[], &reconciles, &[], &|_| (ObjectRef::default(), None));
         let described = graph.describe("", None);
         assert_eq!(described["bursts"].as_array().map(Vec::len), Some(2));
         for edge in items(&described["burst"]["edges"]) {
@@ -324,7 +377,7 @@ mod tests {
             change("web", "", 4, vec!["status"]),
             change("rs", "web", 40, vec!["spec"]),
         ];
-        let graph = Graph::new(&changes, &[], &refers);
+        let graph = Graph::new(&changes, &[], &[], &refers);
         assert_eq!(lines(&graph.describe("", None)), ["web 1 ~> rs 2", "rs 2 ~> web 4"]);
     }
 }

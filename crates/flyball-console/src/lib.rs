@@ -41,6 +41,6 @@ pub use explore::{
     RunningExploration, SiteChoice, Sites, Task,
 };
 pub use kind::{Discover, Kind};
-pub use operators::{Address, FindOperators, Location};
+pub use operators::{Address, FindOperators, Location, Origin, PageError, Pages};
 pub use secret::hide_values;
 pub use server::{Console, Error, Settings};

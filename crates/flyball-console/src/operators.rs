@@ -5,20 +5,20 @@
 //! history of the console outlives that of an operator that restarts. Answers are data of others: their size is
 //! bounded, and an answer that is no JSON object is an error of that operator only.
 
+mod ledger;
 mod pages;
 
-pub use pages::{Address, Location};
+pub use pages::{Address, Error as PageError, Location, Origin, Pages};
 
 use crate::object::ObjectRef;
 use crate::summary::{bounded, items, text};
 use flyball_core::Clock;
-use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro, saturating_add};
+use flyball_core::time::{SignedDuration, Timestamp, rfc3339_micro, saturating_add};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use pages::{Error, Source};
+use ledger::{Ledger, first_complete};
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,9 +34,6 @@ const FIND_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_OPERATORS: usize = 32;
 /// Timeout of an answer that a request of the page waits for.
 const EXPLANATION_TIMEOUT: Duration = Duration::from_secs(1);
-/// Limits of the ledger of one operator.
-const MAX_RECONCILES: usize = 5_000;
-const MAX_LEDGER_BYTES: usize = 16 << 20;
 /// Reconciles that one poll requests.
 const POLL_LIMIT: u32 = 1_000;
 /// A reconcile is recorded when it ends: later polls also request those that began this long before the last poll.
@@ -84,35 +81,6 @@ pub(crate) struct Reconcile {
     pub(crate) value: Arc<Value>,
 }
 
-/// Reconciles of one operator in the order of their start.
-#[derive(Debug, Default)]
-struct Ledger {
-    reconciles: BTreeMap<(Timestamp, String), (Arc<Value>, usize)>,
-    ids: BTreeSet<String>,
-    bytes: usize,
-    /// Start of the newest reconcile that was removed.
-    removed: Option<Timestamp>,
-}
-
-impl Ledger {
-    fn insert(&mut self, reconcile: &Value) {
-        let id = text(&reconcile["id"]);
-        let Some(began) = parse_rfc3339(text(&reconcile["began"])) else { return };
-        if id.is_empty() || !self.ids.insert(id.to_owned()) {
-            return;
-        }
-        let bytes = reconcile.to_string().len();
-        self.bytes += bytes;
-        self.reconciles.insert((began, id.to_owned()), (Arc::new(reconcile.clone()), bytes));
-        while self.reconciles.len() > MAX_RECONCILES || self.bytes > MAX_LEDGER_BYTES {
-            let Some(((began, id), (_, bytes))) = self.reconciles.pop_first() else { return };
-            self.removed = self.removed.max(Some(began));
-            self.ids.remove(&id);
-            self.bytes -= bytes;
-        }
-    }
-}
-
 /// All operators.
 pub(crate) struct Operators {
     client: kube::Client,
@@ -122,24 +90,55 @@ pub(crate) struct Operators {
     clock: Clock,
 }
 
-/// An operator with its source and its ledger.
+/// The operators at one time, and their newest reconciles.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) operators: Vec<Operator>,
+    pub(crate) reconciles: Vec<Reconcile>,
+}
+
+/// An operator with its pages and its ledger.
 struct Entry {
-    source: Arc<Source>,
+    pages: Arc<Pages>,
+    /// The last search did not find it.
+    is_missing: bool,
     operator: Operator,
     ledger: Ledger,
 }
 
 impl Entry {
-    fn new(source: Source) -> Self {
-        let (address, claimed_by) = (source.to_string(), source.claimed_by().to_owned());
+    fn new(address: Address) -> Self {
+        let pages = Pages::new(address);
+        let (address, claimed_by) = (pages.address().location.to_string(), pages.claimed_by().to_owned());
+        let is_claim = !claimed_by.is_empty();
         let operator = Operator { address, claimed_by, ..Operator::default() };
-        Self { source: Arc::new(source), operator, ledger: Ledger::default() }
+        Self { pages: Arc::new(pages), is_missing: false, operator, ledger: Ledger::new(is_claim) }
+    }
+
+    fn origin(&self) -> Origin {
+        self.pages.address().origin
+    }
+
+    fn is_at(&self, address: &Address) -> bool {
+        self.pages.address().location.is_same(&address.location)
+    }
+
+    /// Continues the ledger with another pod of the Deployment.
+    fn continue_at(&mut self, address: &Address) {
+        self.pages = Arc::new(Pages::new(address.clone()));
+        self.operator.address = address.location.to_string();
+        self.is_missing = false;
+    }
+
+    /// Returns true if the operator does not exist any more, as far as known. One that the user named may return.
+    fn is_abandoned(&self) -> bool {
+        self.is_missing && self.origin() != Origin::Named && !self.operator.error.is_empty()
     }
 }
 
 impl Operators {
     pub(crate) fn new(addresses: Vec<Address>, client: kube::Client, clock: Clock) -> Self {
-        let entries = addresses.into_iter().map(|address| Entry::new(Source::new(address))).collect();
+        let entries = addresses.into_iter().map(Entry::new).collect();
         Self { client, entries: Mutex::new(entries), added: Notify::new(), clock }
     }
 
@@ -168,25 +167,38 @@ impl Operators {
     }
 
     /// Adds operators that are not known. A pod takes the place of one of the same Deployment that does not exist any
-    /// more, so that their reconciles are in one ledger.
+    /// more, so that their reconciles are in one ledger. If there are too many, new ones take the places of those that
+    /// neither exist nor respond any more.
     fn add(&self, found: Vec<Address>) {
         let mut entries = self.entries.lock();
-        for address in &found {
-            if entries.iter().any(|entry| entry.source.is_at(address)) {
+        for entry in entries.iter_mut() {
+            entry.is_missing = !found.iter().any(|address| entry.is_at(address));
+        }
+        let mut new = Vec::new();
+        for address in found {
+            if let Some(entry) = entries.iter_mut().find(|entry| entry.is_at(&address)) {
+                // The user named it meanwhile. Its claims do not become facts: the ledger is read again.
+                if entry.origin() == Origin::Discovered && address.origin != Origin::Discovered {
+                    *entry = Entry::new(address);
+                }
                 continue;
             }
-            let is_gone = |entry: &Entry| {
-                entry.source.is_predecessor(address) && !found.iter().any(|other| entry.source.is_at(other))
-            };
-            let replaced = entries.iter().position(is_gone);
-            match replaced {
-                Some(at) => {
-                    let entry = &mut entries[at];
-                    entry.source = Arc::new(Source::new(address.clone()));
-                    entry.operator.address = entry.source.to_string();
-                }
-                None if entries.len() < MAX_OPERATORS => entries.push(Entry::new(Source::new(address.clone()))),
-                None => break,
+            match entries.iter_mut().find(|entry| entry.is_missing && entry.pages.is_predecessor(&address)) {
+                Some(entry) => entry.continue_at(&address),
+                None => new.push(address),
+            }
+        }
+        for address in new {
+            if entries.iter().any(|entry| entry.is_at(&address)) {
+                continue;
+            }
+            if entries.len() < MAX_OPERATORS {
+                entries.push(Entry::new(address));
+                continue;
+            }
+            let abandoned = entries.iter_mut().filter(|entry| entry.is_abandoned());
+            if let Some(entry) = abandoned.min_by(|a, b| a.operator.answered.cmp(&b.operator.answered)) {
+                *entry = Entry::new(address);
             }
         }
         drop(entries);
@@ -194,38 +206,48 @@ impl Operators {
     }
 
     async fn poll(&self, index: usize) {
-        let mut last: Option<(Arc<Source>, Timestamp)> = None;
+        let mut last: Option<(Arc<Pages>, Timestamp)> = None;
         loop {
-            let Some(source) = self.entries.lock().get(index).map(|entry| entry.source.clone()) else { return };
-            let since = last.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &source)).map(|(_, since)| *since);
-            match self.poll_once(index, &source, since).await {
-                Ok(()) => last = Some((source, saturating_add(self.clock.now(), -OVERLAP))),
-                Err(error) => self.fail(index, &error.to_string()),
+            let entry = self.entries.lock().get(index).map(|entry| (entry.pages.clone(), entry.is_abandoned()));
+            let Some((pages, is_abandoned)) = entry else { return };
+            // An abandoned one is polled again when a search finds it.
+            if !is_abandoned {
+                let since = last.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &pages)).map(|(_, since)| *since);
+                match self.poll_once(index, &pages, since).await {
+                    Ok(()) => last = Some((pages, saturating_add(self.clock.now(), -OVERLAP))),
+                    Err(error) => self.fail(index, &pages, &error.to_string()),
+                }
             }
             sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn poll_once(&self, index: usize, source: &Source, since: Option<Timestamp>) -> Result<(), Error> {
-        let state = source.fetch(&self.client, "", "").await?;
+    async fn poll_once(&self, index: usize, pages: &Arc<Pages>, since: Option<Timestamp>) -> Result<(), PageError> {
+        let state = pages.get(&self.client, "", "").await?;
         let since = since.map(|since| format!("&since={}", rfc3339_micro(since))).unwrap_or_default();
         let query = format!("limit={POLL_LIMIT}{since}");
-        let answer = source.fetch(&self.client, "/reconciles", &query).await?;
-        let mut entries = self.entries.lock();
-        let Some(Entry { operator, ledger, .. }) = entries.get_mut(index) else { return Ok(()) };
-        let now = self.clock.now();
-        operator.complete_since.get_or_insert_with(|| first_complete(&state, &answer, now));
-        operator.state = Arc::new(state);
-        operator.answered = rfc3339_micro(now);
-        operator.error.clear();
-        items(&answer["reconciles"]).for_each(|reconcile| ledger.insert(reconcile));
-        operator.complete_since = operator.complete_since.max(ledger.removed);
+        let answer = pages.get(&self.client, "/reconciles", &query).await?;
+        self.update(index, pages, |Entry { operator, ledger, .. }| {
+            let now = self.clock.now();
+            operator.complete_since.get_or_insert_with(|| first_complete(&state, &answer, now));
+            operator.state = Arc::new(state);
+            operator.answered = rfc3339_micro(now);
+            operator.error.clear();
+            items(&answer["reconciles"]).for_each(|reconcile| ledger.insert(reconcile));
+            operator.complete_since = operator.complete_since.max(ledger.removed);
+        });
         Ok(())
     }
 
-    fn fail(&self, index: usize, error: &str) {
-        if let Some(entry) = self.entries.lock().get_mut(index) {
-            entry.operator.error = bounded(error);
+    fn fail(&self, index: usize, pages: &Arc<Pages>, error: &str) {
+        self.update(index, pages, |entry| entry.operator.error = bounded(error));
+    }
+
+    /// Changes an entry, unless its operator was replaced since these pages were requested.
+    fn update(&self, index: usize, pages: &Arc<Pages>, change: impl FnOnce(&mut Entry)) {
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries.get_mut(index).filter(|entry| Arc::ptr_eq(&entry.pages, pages)) {
+            change(entry);
         }
     }
 
@@ -240,14 +262,14 @@ impl Operators {
         let answering = {
             let entries = self.entries.lock();
             let answering = entries.iter().filter(|entry| entry.operator.error.is_empty());
-            answering.map(|entry| (entry.source.clone(), entry.operator.name())).collect::<Vec<_>>()
+            answering.map(|entry| (entry.pages.clone(), entry.operator.name())).collect::<Vec<_>>()
         };
-        let explanations = answering.into_iter().map(|(source, name)| {
+        let explanations = answering.into_iter().map(|(pages, name)| {
             let query = &query;
             async move {
-                let answer = source.fetch(&self.client, "/object", query);
+                let answer = pages.get(&self.client, "/object", query);
                 let mut answer = timeout(EXPLANATION_TIMEOUT, answer).await.ok()?.ok()?;
-                if !source.claimed_by().is_empty() {
+                if !pages.claimed_by().is_empty() {
                     answer["operator"] = name.into();
                 }
                 Some(answer)
@@ -256,15 +278,16 @@ impl Operators {
         futures_util::future::join_all(explanations).await.into_iter().flatten().collect()
     }
 
-    /// Returns reconciles that satisfy a condition, newest first.
-    pub(crate) fn reconciles(&self, limit: usize, filter: impl Fn(&Value) -> bool) -> Vec<Reconcile> {
+    /// Returns the state of all operators, and reconciles that satisfy a condition, newest first.
+    pub(crate) fn snapshot(&self, limit: usize, filter: impl Fn(&Value) -> bool) -> Snapshot {
         let entries = self.entries.lock();
+        let operators = entries.iter().map(|entry| entry.operator.clone()).collect();
         let mut found = Vec::new();
         for (operator, entry) in entries.iter().enumerate() {
             // A claim cannot take the place of a reconcile of another operator, whose id is in events.
-            let is_claim = !entry.source.claimed_by().is_empty();
+            let is_claim = !entry.pages.claimed_by().is_empty();
             let is_known = |id: &String| {
-                entries.iter().any(|other| other.source.claimed_by().is_empty() && other.ledger.ids.contains(id))
+                entries.iter().any(|other| other.pages.claimed_by().is_empty() && other.ledger.ids.contains(id))
             };
             let newest = entry.ledger.reconciles.iter().rev();
             let newest = newest.filter(|((_, id), (value, _))| filter(value) && !(is_claim && is_known(id)));
@@ -277,17 +300,8 @@ impl Operators {
         }
         found.sort_by(|a, b| b.began.cmp(&a.began).then_with(|| text(&a.value["id"]).cmp(text(&b.value["id"]))));
         found.truncate(limit);
-        found
+        Snapshot { operators, reconciles: found }
     }
-}
-
-/// Returns the time since which the first answer of an operator has every reconcile: its start, unless its ledger has
-/// dropped some.
-fn first_complete(state: &Value, answer: &Value, now: Timestamp) -> Timestamp {
-    let has_dropped = |controller: &Value| controller["ledger"]["dropped"].as_u64() != Some(0);
-    let is_complete = answer["omitted"].as_u64() == Some(0) && !items(&state["controllers"]).any(has_dropped);
-    let started = parse_rfc3339(text(&state["started"])).filter(|_| is_complete);
-    started.map_or(now, |started| started.min(now))
 }
 
 /// Returns the query that names an object.
@@ -304,38 +318,6 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn ledger_is_bounded_and_has_each_reconcile_once() {
-        let mut ledger = Ledger::default();
-        for at in 0..MAX_RECONCILES + 10 {
-            let began = format!("2026-01-01T{:02}:{:02}:{:02}.000000Z", at / 3600, at / 60 % 60, at % 60);
-            let reconcile = json!({"id": at.to_string(), "began": began});
-            ledger.insert(&reconcile);
-            ledger.insert(&reconcile);
-        }
-        assert_eq!(ledger.reconciles.len(), MAX_RECONCILES);
-        assert_eq!(ledger.ids.len(), MAX_RECONCILES);
-        assert_eq!(ledger.removed, parse_rfc3339("2026-01-01T00:00:09Z"));
-        ledger
-            .insert(&json!({"id": "big", "began": "2026-01-02T00:00:00Z", "error": "x".repeat(MAX_LEDGER_BYTES - 9)}));
-        assert!(ledger.bytes <= MAX_LEDGER_BYTES && ledger.reconciles.len() <= 1, "{}", ledger.reconciles.len());
-        ledger.insert(&json!({"id": "without a time"}));
-        assert!(!ledger.ids.contains("without a time"));
-    }
-
-    #[test]
-    fn first_answer_is_complete_unless_reconciles_were_dropped() {
-        let now = parse_rfc3339("2026-01-01T00:15:00Z").expect("a time");
-        let first = |dropped: u64, omitted: u64| {
-            let controllers = json!([{"ledger": {"dropped": 0}}, {"ledger": {"dropped": dropped}}]);
-            let state = json!({"started": "2026-01-01T00:10:00Z", "controllers": controllers});
-            first_complete(&state, &json!({"omitted": omitted}), now)
-        };
-        assert_eq!(Some(first(0, 0)), parse_rfc3339("2026-01-01T00:10:00Z"));
-        assert_eq!((first(1, 0), first(0, 3)), (now, now));
-        assert_eq!(first_complete(&json!({}), &json!({}), now), now);
-    }
-
     fn no_operators() -> Operators {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, kube::Error>(http::Response::new(kube::client::Body::empty()))
@@ -343,19 +325,21 @@ mod tests {
         Operators::new(Vec::new(), kube::Client::new(service, "default"), Clock::system())
     }
 
+    fn pod(deployment: &str, path: &str, is_claim: bool) -> Address {
+        let location = Location::Pod { deployment: deployment.into(), path: path.into() };
+        let origin = if is_claim { Origin::Discovered } else { Origin::Named };
+        Address { location, origin, token: None, authority: None }
+    }
+
     #[tokio::test]
     async fn claims_do_not_take_the_place_of_facts() {
         let operators = no_operators();
-        let pod = |deployment: &str, is_claim| {
-            let location = Location::Pod { deployment: deployment.into(), path: format!("/{deployment}") };
-            Address { location, token: None, authority: None, is_claim }
-        };
-        operators.add(vec![pod("a/claim", true), pod("b/named", false)]);
+        operators.add(vec![pod("a/claim", "/1", true), pod("b/named", "/2", false)]);
         for (at, id) in [(0, "1"), (0, "2"), (1, "1")] {
             let reconcile = json!({"id": id, "began": "2026-01-01T00:00:00Z"});
             operators.entries.lock()[at].ledger.insert(&reconcile);
         }
-        let found = operators.reconciles(9, |_| true);
+        let found = operators.snapshot(9, |_| true).reconciles;
         let found: Vec<_> = found.iter().map(|found| (text(&found.value["id"]), found.operator)).collect();
         assert_eq!(found, [("1", 1), ("2", 0)]);
     }
@@ -363,21 +347,77 @@ mod tests {
     #[tokio::test]
     async fn pods_take_the_place_of_those_of_their_deployment() {
         let operators = no_operators();
-        let pod = |deployment: &str, path: &str, is_claim| {
-            let location = Location::Pod { deployment: deployment.into(), path: path.into() };
-            Address { location, token: None, authority: None, is_claim }
-        };
         let shown = || -> Vec<String> { operators.all().into_iter().map(|operator| operator.address).collect() };
         operators.add(vec![pod("a/op", "/1", true), pod("a/op", "/2", true)]);
         operators.entries.lock()[0].ledger.insert(&json!({"id": "x", "began": "2026-01-01T00:00:00Z"}));
         operators.add(vec![pod("a/op", "/2", true), pod("a/op", "/3", true), pod("b/op", "/4", true)]);
         assert_eq!(shown(), ["/3", "/2", "/4"]);
-        assert_eq!(operators.reconciles(9, |_| true).len(), 1, "the ledger remains");
+        assert_eq!(operators.snapshot(9, |_| true).reconciles.len(), 1, "the ledger remains");
         // A named operator is not the successor of a claim.
         operators.add(vec![pod("b/op", "/5", false)]);
         assert_eq!(shown(), ["/3", "/2", "/4", "/5"]);
         operators.add((0..99).map(|at| pod("c/op", &format!("/c{at}"), true)).collect());
         assert_eq!(shown().len(), MAX_OPERATORS);
+    }
+
+    #[tokio::test]
+    async fn abandoned_operators_give_their_places_to_new_ones() {
+        let operators = no_operators();
+        let shown = || -> Vec<String> { operators.all().into_iter().map(|operator| operator.address).collect() };
+        let count = MAX_OPERATORS - 2;
+        let claims = |from: usize| (from..count).map(|at| pod(&format!("c/{at}"), &format!("/c{at}"), true));
+        let named = [pod("n/op", "/n", false), pod("m/op", "/m1", false)];
+        operators.add(named.iter().cloned().chain(claims(0)).collect());
+        for error in [0, 2, 4] {
+            operators.entries.lock()[error].operator.error = "no answer within 5 s".into();
+        }
+        // The named one is gone with an error, c/0 and c/1 are gone, c/2 has an error: only c/0 is abandoned.
+        let new = [pod("x/op", "/x", true), pod("y/op", "/y", true), pod("m/op", "/m2", false)];
+        operators.add(new.into_iter().chain(claims(2)).collect());
+        let first = shown().into_iter().take(5).collect::<Vec<_>>();
+        assert_eq!(first, ["/n", "/m2", "/x", "/c1", "/c2"], "successors are adopted although there is no place");
+        assert_eq!((shown().len(), operators.all()[2].error.as_str()), (MAX_OPERATORS, ""));
+    }
+
+    #[tokio::test]
+    async fn operators_that_the_user_names_later_are_no_claims() {
+        let operators = no_operators();
+        operators.add(vec![pod("a/copy", "/1", true)]);
+        operators.entries.lock()[0].ledger.insert(&json!({"id": "x", "began": "2026-01-01T00:00:00Z"}));
+        operators.add(vec![pod("a/op", "/1", false)]);
+        let snapshot = operators.snapshot(9, |_| true);
+        assert_eq!((snapshot.operators.len(), snapshot.operators[0].claimed_by.as_str()), (1, ""));
+        assert!(snapshot.reconciles.is_empty(), "claims of another Deployment do not become facts");
+        operators.add(vec![pod("a/copy", "/1", true)]);
+        assert_eq!(operators.all()[0].claimed_by, "", "a named operator remains one");
+    }
+
+    #[tokio::test]
+    async fn answers_of_replaced_pods_are_ignored() {
+        let operators = Arc::new(std::sync::OnceLock::<Arc<Operators>>::new());
+        let known = operators.clone();
+        // The pod is replaced between its answer and the ledger.
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let page = match request.uri().path() {
+                "/1/debug/flyball" => json!({"operator": "old"}),
+                _ => {
+                    known.get().expect("operators").add(vec![pod("a/op", "/2", true)]);
+                    json!({"reconciles": [{"id": "x", "began": "2026-01-01T00:00:00Z"}]})
+                }
+            };
+            let response = http::Response::new(kube::client::Body::from(page.to_string().into_bytes()));
+            async { Ok::<_, kube::Error>(response) }
+        });
+        let client = kube::Client::new(service, "default");
+        let all = Arc::new(Operators::new(vec![pod("a/op", "/1", true)], client, Clock::system()));
+        assert!(operators.set(all.clone()).is_ok());
+        let pages = all.entries.lock()[0].pages.clone();
+        all.poll_once(0, &pages, None).await.expect("pages");
+        all.fail(0, &pages, "the pod is gone");
+        let snapshot = all.snapshot(9, |_| true);
+        let operator = &snapshot.operators[0];
+        assert_eq!((operator.address.as_str(), operator.error.as_str()), ("/2", ""));
+        assert!(operator.state.is_null() && snapshot.reconciles.is_empty(), "{snapshot:?}");
     }
 
     #[test]

@@ -370,8 +370,8 @@ impl Operator {
         self
     }
 
-    /// Adds a ClusterRole for users to the [manifests](Self::manifests). Kubernetes aggregates it to the ClusterRoles of
-    /// these levels, such as `admin`, `edit` and `view`. The operator itself does not get its permissions.
+    /// Adds a ClusterRole for users to the [manifests](Self::manifests). Kubernetes aggregates it to the ClusterRoles
+    /// of these levels, such as `admin`, `edit` and `view`. The operator itself does not get its permissions.
     ///
     /// ```
     /// # use flyball::Operator;

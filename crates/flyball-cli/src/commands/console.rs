@@ -8,14 +8,13 @@ use crate::render::output::Output;
 use crate::render::terminal::{print_labeled, print_line};
 use crate::why::{self, OperatorArgs};
 use clap::Args;
-use flyball_console::{Address, Console, Discover, FindOperators, Kind, Location, Settings};
+use flyball_console::{Address, Console, Discover, FindOperators, Kind, Settings};
 use flyball_core::Clock;
 use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use url::Url;
 
 /// Show a cluster and its operators in a browser
 ///
@@ -109,16 +108,9 @@ impl OperatorSearch {
     /// Returns the addresses of all operators, and those of named ones that cannot be found, with the reason.
     async fn find(&self) -> Result<(Vec<Address>, Vec<String>)> {
         let (endpoints, missing) = why::endpoints(&self.client, &self.args).await?;
-        let address = |endpoint: why::Endpoint| {
-            let location = match endpoint.address {
-                why::Address::Url(url) => Location::Url(Url::parse(&url).ok()?),
-                why::Address::Pod { deployment, path } => Location::Pod { deployment, path },
-            };
-            let token = self.token.clone().filter(|_| endpoint.is_named);
-            Some(Address { location, token, authority: self.authority.clone(), is_claim: endpoint.claimant.is_some() })
-        };
+        let address = |endpoint: &why::Endpoint| endpoint.address(self.token.as_deref(), self.authority.as_deref());
         let reason = |source: why::Source| format!("{}: {}", source.address, source.error.unwrap_or_default());
-        Ok((endpoints.into_iter().filter_map(address).collect(), missing.into_iter().map(reason).collect()))
+        Ok((endpoints.iter().map(address).collect(), missing.into_iter().map(reason).collect()))
     }
 }
 

@@ -5,10 +5,11 @@
 //! was found by this label therefore receives no token, and its pages are [claims](super::claims).
 
 use super::claims::Claimant;
-use super::endpoint::{Address, Endpoint};
+use super::endpoint::Endpoint;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::MANAGED_BY;
 use crate::operator::metrics::SECURE_METRICS_PORT;
+use flyball_console::Location;
 use flyball_core::names;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -39,7 +40,7 @@ pub(super) async fn named(client: &Client, namespace: &str, name: &str) -> Resul
     if found.is_empty() {
         return Err(Error::new("it has no running pod with a port named metrics"));
     }
-    Ok(found.into_iter().map(|(address, _)| Endpoint::named(address)).collect())
+    Ok(found.into_iter().map(|(location, _)| Endpoint::named(location)).collect())
 }
 
 /// Finds the pods of operators that `flyball deploy` installed. Without permission to find them there are none.
@@ -50,16 +51,16 @@ pub(super) async fn discover(client: &Client) -> Vec<Endpoint> {
     for deployment in deployments.items.iter().take(MAX_DEPLOYMENTS as usize) {
         let name = format!("{}/{}", deployment.namespace().unwrap_or_default(), deployment.name_any());
         let pods = pods(client, deployment).await.unwrap_or_default();
-        found.extend(pods.into_iter().map(|(address, account)| {
+        found.extend(pods.into_iter().map(|(location, account)| {
             let namespace = deployment.namespace().unwrap_or_default();
-            Endpoint::discovered(address, Claimant { deployment: name.clone(), namespace, account })
+            Endpoint::discovered(location, Claimant { deployment: name.clone(), namespace, account })
         }));
     }
     found
 }
 
-/// Returns the addresses and service accounts of the running pods of a Deployment.
-async fn pods(client: &Client, deployment: &Deployment) -> kube::Result<Vec<(Address, String)>> {
+/// Returns the locations and service accounts of the running pods of a Deployment.
+async fn pods(client: &Client, deployment: &Deployment) -> kube::Result<Vec<(Location, String)>> {
     let namespace = deployment.namespace().unwrap_or_default();
     let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
     if labels.is_empty() {
@@ -74,7 +75,7 @@ async fn pods(client: &Client, deployment: &Deployment) -> kube::Result<Vec<(Add
 }
 
 /// Returns the path by which the API server forwards requests to the metrics of a running pod.
-fn forwarded(namespace: &str, deployment: &str, pod: &Pod) -> Option<Address> {
+fn forwarded(namespace: &str, deployment: &str, pod: &Pod) -> Option<Location> {
     let is_running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
     let mut containers = pod.spec.iter().filter(|_| is_running).flat_map(|spec| &spec.containers);
     let (container, port) = containers.find_map(|container| {
@@ -84,7 +85,7 @@ fn forwarded(namespace: &str, deployment: &str, pod: &Pod) -> Option<Address> {
     let is_secure = container.args.iter().flatten().any(|arg| arg == "--metrics-secure");
     let scheme = if is_secure || port == i32::from(SECURE_METRICS_PORT) { "https:" } else { "" };
     let path = format!("/api/v1/namespaces/{namespace}/pods/{scheme}{}:{port}/proxy", pod.name_any());
-    Some(Address::Pod { deployment: format!("{namespace}/{deployment}"), path })
+    Some(Location::Pod { deployment: format!("{namespace}/{deployment}"), path })
 }
 
 #[cfg(test)]
@@ -109,7 +110,7 @@ mod tests {
                     {"name": "metrics", "containerPort": port},
                 ]}]},
             });
-            forwarded("ns", "op", &serde_json::from_value(pod).expect("a pod")).map(|address| address.to_string())
+            forwarded("ns", "op", &serde_json::from_value(pod).expect("a pod")).map(|location| location.to_string())
         };
         let secure = Some("/api/v1/namespaces/ns/pods/https:op-1:8443/proxy".to_owned());
         assert_eq!(pod("Running", &["--metrics-secure"], 8443), secure);

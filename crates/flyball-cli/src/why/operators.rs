@@ -6,36 +6,23 @@
 use super::answer::Source;
 use super::claims::{Claimant, Recorded};
 use super::deployments;
-use super::endpoint::{Address, Endpoint};
+use super::endpoint::Endpoint;
 use super::page::{Object, ObjectPage, Overview, Reconciles};
 use super::token::TokenArgs;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::registry;
-use crate::web::{Receiver, Web};
-use bytes::Bytes;
 use clap::Args;
-use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request};
-use http_body_util::{BodyExt, Limited};
+use flyball_console::{Location, Pages};
 use kube::Client;
-use kube::client::Body;
-use kube::core::Status;
 use serde::de::DeserializeOwned;
-use std::time::Duration;
+use std::sync::Arc;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use url::Url;
 
 /// Limit of operators.
 const MAX_OPERATORS: usize = 32;
-/// Timeout of a page.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Size limit of a page.
-const MAX_PAGE_BYTES: usize = 32 << 20;
 /// Reconciles of one object that are read.
 const MAX_RECONCILES: usize = 500;
-const NO_PAGES: &str = "it has no debug pages: build it with this version of Flyball";
-/// Header with the token of the caller. The API server removes `Authorization` from what it forwards to a pod.
-pub(super) const FORWARDED_TOKEN: &str = "flyball-authorization";
 
 /// Flags that name operators.
 #[derive(Args, Clone, Debug, Default)]
@@ -51,81 +38,69 @@ pub(crate) struct OperatorArgs {
 /// An operator that responded.
 #[derive(Clone, Debug)]
 pub(super) struct Operator {
-    endpoint: Endpoint,
+    pages: Arc<Pages>,
+    claimant: Option<Claimant>,
     pub(super) overview: Overview,
 }
 
 /// An operator on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum OperatorName {
-    Url(String),
+    Url(Url),
     Deployment(String, String),
 }
 
 /// The operators of a cluster.
-#[derive(Debug)]
 pub(super) struct Operators {
     pub(super) reached: Vec<Operator>,
     pub(super) sources: Vec<Source>,
-    pages: Pages,
-}
-
-#[derive(Clone)]
-struct Pages {
-    web: Web,
     client: Client,
-    token: Option<String>,
-}
-
-impl std::fmt::Debug for Pages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pages").finish_non_exhaustive()
-    }
 }
 
 impl Operator {
     /// Returns the Deployment of an operator that was merely discovered.
     pub(super) fn claimant(&self) -> Option<&Claimant> {
-        self.endpoint.claimant.as_ref()
+        self.claimant.as_ref()
     }
 }
 
 #[cfg(test)]
 impl Operator {
     pub(super) fn with_overview(overview: Overview, claimant: Option<Claimant>) -> Self {
-        let address = Address::Url(String::new());
-        Self { endpoint: Endpoint { address, is_named: false, claimant }, overview }
+        let location = Location::Pod { deployment: String::new(), path: String::new() };
+        let pages = Arc::new(Pages::new(Endpoint::local(location).address(None, None)));
+        Self { pages, claimant, overview }
     }
 }
 
 impl Operators {
     /// Finds the operators of a cluster, and reads their first pages.
     pub(super) async fn find(client: &Client, args: &OperatorArgs) -> Result<Self> {
-        let pages = Pages { web: Web::new(TIMEOUT)?, client: client.clone(), token: args.token.token()? };
+        let token = args.token.token()?;
         let (mut endpoints, mut sources) = endpoints(client, args).await?;
         endpoints.truncate(MAX_OPERATORS);
         let mut asked = JoinSet::new();
         for (at, endpoint) in endpoints.into_iter().enumerate() {
-            let pages = pages.clone();
+            let (client, pages) = (client.clone(), Arc::new(Pages::new(endpoint.address(token.as_deref(), None))));
             asked.spawn(async move {
-                let overview = pages.get::<Overview>(&endpoint, "").await;
-                (at, endpoint, overview)
+                let overview = read::<Overview>(&client, &pages, "", "").await;
+                (at, endpoint, pages, overview)
             });
         }
         let mut asked = asked.join_all().await;
         asked.sort_by_key(|(at, ..)| *at);
         let mut reached = Vec::new();
-        for (_, endpoint, overview) in asked {
-            let shown = endpoint.address.to_string();
+        for (_, endpoint, pages, overview) in asked {
+            let (shown, claimant) = (endpoint.to_string(), endpoint.claimant);
             match overview {
                 Ok(overview) => {
                     sources.push(Source { address: shown, operator: Some(overview.operator.clone()), error: None });
-                    reached.push(Operator { endpoint, overview });
+                    reached.push(Operator { pages, claimant, overview });
                 }
                 Err(error) => sources.push(Source { address: shown, operator: None, error: Some(error.to_string()) }),
             }
         }
-        Ok(Self { reached, sources, pages })
+        Ok(Self { reached, sources, client: client.clone() })
     }
 
     /// Returns the reconciles that involve an object, of all operators, newest first. An operator that does not
@@ -133,11 +108,12 @@ impl Operators {
     pub(super) async fn reconciles(&self, object: &Object) -> Vec<Recorded> {
         let mut found: Vec<Recorded> = Vec::new();
         for operator in &self.reached {
-            let page = format!("/reconciles?{}&involves=true&limit={MAX_RECONCILES}", query(object));
-            let page = self.pages.get::<Reconciles>(&operator.endpoint, &page).await.unwrap_or_default();
+            let query = format!("{}&involves=true&limit={MAX_RECONCILES}", query(object));
+            let page = read::<Reconciles>(&self.client, &operator.pages, "/reconciles", &query).await;
+            let page = page.unwrap_or_default();
             found.extend(page.reconciles.into_iter().take(MAX_RECONCILES).map(|reconcile| Recorded {
                 operator: operator.overview.operator.clone(),
-                claimant: operator.endpoint.claimant.clone(),
+                claimant: operator.claimant.clone(),
                 reconcile,
             }));
         }
@@ -149,8 +125,8 @@ impl Operators {
     pub(super) async fn states(&self, object: &Object) -> Vec<(&Operator, ObjectPage)> {
         let mut states = Vec::new();
         for operator in &self.reached {
-            let page = format!("/object?{}", query(object));
-            if let Ok(state) = self.pages.get::<ObjectPage>(&operator.endpoint, &page).await {
+            let page = read::<ObjectPage>(&self.client, &operator.pages, "/object", &query(object)).await;
+            if let Ok(state) = page {
                 states.push((operator, state));
             }
         }
@@ -158,59 +134,9 @@ impl Operators {
     }
 }
 
-impl Pages {
-    async fn get<T: DeserializeOwned>(&self, endpoint: &Endpoint, page: &str) -> Result<T> {
-        let text = match timeout(TIMEOUT, self.read(endpoint, page)).await {
-            Ok(text) => text?,
-            Err(_) => return Err(Error::new(format!("no response within {} s", TIMEOUT.as_secs()))),
-        };
-        serde_json::from_slice(&text).context("the page is not that of an operator with a ledger")
-    }
-
-    async fn read(&self, endpoint: &Endpoint, page: &str) -> Result<Bytes> {
-        let token = self.token.as_ref().filter(|_| endpoint.is_named);
-        let bearer = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
-        let bearer = bearer.transpose().context("the token has invalid characters")?;
-        let invalid = "invalid address";
-        match &endpoint.address {
-            Address::Url(url) => {
-                let mut request = Request::get(format!("{url}/debug/flyball{page}"));
-                if let Some(bearer) = bearer {
-                    request = request.header(AUTHORIZATION, bearer);
-                }
-                let request = request.body(Bytes::new()).context(invalid)?;
-                let mut receiver = Receiver { max_bytes: MAX_PAGE_BYTES, on_received: None };
-                let response = self.web.receive(request, &mut receiver).await?;
-                match response.status().as_u16() {
-                    200 => Ok(response.into_body()),
-                    401 | 403 => Err(endpoint.refusal(token.is_some())),
-                    404 => Err(Error::new(NO_PAGES)),
-                    code => Err(Error::new(format!("it returned {code}"))),
-                }
-            }
-            Address::Pod { path, .. } => {
-                let mut request = Request::get(format!("{path}/debug/flyball{page}"));
-                if let Some(bearer) = bearer {
-                    request = request.header(FORWARDED_TOKEN, bearer);
-                }
-                let request = request.body(Body::empty()).context(invalid)?;
-                let response = self.client.send(request).await.context("the API server cannot reach the pod")?;
-                let code = response.status().as_u16();
-                let body = Limited::new(response.into_body(), MAX_PAGE_BYTES).collect().await;
-                let body = body.map_err(|error| Error::caused("cannot read the page", error))?.to_bytes();
-                match (code, serde_json::from_slice::<Status>(&body).ok()) {
-                    (200, _) => Ok(body),
-                    // The API server says so as a `Status`, unlike an operator.
-                    (401 | 403, None) => Err(endpoint.refusal(token.is_some())),
-                    (_, Some(status)) => {
-                        Err(Error::new(format!("the API server cannot reach the pod: {}", status.message)))
-                    }
-                    (404, None) => Err(Error::new(NO_PAGES)),
-                    (code, None) => Err(Error::new(format!("it returned {code}"))),
-                }
-            }
-        }
-    }
+async fn read<T: DeserializeOwned>(client: &Client, pages: &Pages, page: &str, query: &str) -> Result<T> {
+    let page = pages.get(client, page, query).await.map_err(|error| Error::new(error.to_string()))?;
+    serde_json::from_value(page).context("the page is not that of an operator with a ledger")
 }
 
 /// Returns the endpoints of all operators, named ones first, and the named operators that cannot be found.
@@ -223,9 +149,9 @@ pub(crate) async fn endpoints(client: &Client, args: &OperatorArgs) -> Result<(V
     let names: Vec<OperatorName> = args.operators.iter().map(|text| parse(text)).collect::<Result<_>>()?;
     for name in names {
         match name {
-            OperatorName::Url(url) => found.push(Endpoint::named(Address::Url(url))),
+            OperatorName::Url(url) => add(&mut found, Endpoint::named(Location::url(url))),
             OperatorName::Deployment(namespace, name) => match deployments::named(client, &namespace, &name).await {
-                Ok(pods) => found.extend(pods),
+                Ok(pods) => pods.into_iter().for_each(|pod| add(&mut found, pod)),
                 Err(error) => missing.push(Source {
                     address: format!("{namespace}/{name}"),
                     operator: None,
@@ -234,18 +160,20 @@ pub(crate) async fn endpoints(client: &Client, args: &OperatorArgs) -> Result<(V
             },
         }
     }
-    let mut others = Vec::new();
     if let Some(cluster) = registry::cluster_id(client).await {
-        let addresses = registry::addresses(&cluster).into_iter();
-        others.extend(addresses.map(|address| Endpoint::local(Address::Url(format!("http://{address}")))));
+        let urls = registry::addresses(&cluster).into_iter();
+        let urls = urls.filter_map(|address| Url::parse(&format!("http://{address}")).ok());
+        urls.for_each(|url| add(&mut found, Endpoint::local(Location::url(url))));
     }
-    others.extend(deployments::discover(client).await);
-    for other in others {
-        if !found.iter().any(|known| known.address == other.address) {
-            found.push(other);
-        }
-    }
+    deployments::discover(client).await.into_iter().for_each(|pod| add(&mut found, pod));
     Ok((found, missing))
+}
+
+/// Adds an endpoint unless its place is known, as that of a pod that another Deployment selects as well.
+fn add(found: &mut Vec<Endpoint>, other: Endpoint) {
+    if !found.iter().any(|known| known.location.is_same(&other.location)) {
+        found.push(other);
+    }
 }
 
 /// Parses an operator on the command line.
@@ -254,13 +182,9 @@ fn parse(text: &str) -> Result<OperatorName> {
         return Ok(OperatorName::Deployment(namespace, name));
     }
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let parsed = url::Url::parse(&url).ok().filter(|parsed| matches!(parsed.scheme(), "http" | "https"));
-    match parsed.filter(url::Url::has_host) {
-        Some(_) => {
-            let base = url.trim_end_matches('/');
-            let base = base.strip_suffix("/metrics").or_else(|| base.strip_suffix("/debug/flyball")).unwrap_or(base);
-            Ok(OperatorName::Url(base.to_owned()))
-        }
+    let parsed = Url::parse(&url).ok().filter(|parsed| matches!(parsed.scheme(), "http" | "https"));
+    match parsed.filter(Url::has_host) {
+        Some(url) => Ok(OperatorName::Url(url)),
         None => Err(Error::usage(format!("--operator: {text:?} is neither an address nor a Deployment"))
             .hint("use the address of its metrics, such as http://127.0.0.1:8080, or NAMESPACE/DEPLOYMENT")),
     }
@@ -283,8 +207,8 @@ mod tests {
     #[test]
     fn operators_are_addresses_of_metrics_or_deployments() {
         for text in ["127.0.0.1:8080", "http://127.0.0.1:8080/", "http://127.0.0.1:8080/metrics"] {
-            let expected = OperatorName::Url("http://127.0.0.1:8080".into());
-            assert_eq!(parse(text).expect("an address"), expected, "{text}");
+            let OperatorName::Url(url) = parse(text).expect("an address") else { panic!("{text} is an address") };
+            assert_eq!(Endpoint::named(Location::url(url)).to_string(), "http://127.0.0.1:8080", "{text}");
         }
         let expected = OperatorName::Deployment("shop-system".into(), "shop".into());
         assert_eq!(parse("shop-system/shop").expect("a Deployment"), expected);

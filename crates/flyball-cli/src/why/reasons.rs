@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// The annotation that pauses an object for operators built with Flyball.
 const PAUSED: &str = "flyball.dev/paused";
+/// The annotation of operator-sdk's Helm operators, and of ours.
+const HELM_PAUSED: &str = "helm.sdk.operatorframework.io/pause-reconcile";
 /// Time after which a cache without any change is mentioned.
 const QUIET: SignedDuration = SignedDuration::from_secs(600);
 
@@ -65,10 +67,20 @@ impl Reasons {
     /// Adds what the object itself shows, on any cluster.
     pub(super) fn of_object(&mut self, object: &Value) {
         let metadata = &object["metadata"];
-        if metadata["annotations"][PAUSED] == "true" {
-            self.add("paused", format!("the annotation {PAUSED} is true: remove it to continue"));
-        } else {
+        let annotations = [PAUSED, HELM_PAUSED].into_iter().filter(|name| metadata["annotations"][*name] == "true");
+        let mut paused: Vec<String> =
+            annotations.map(|name| format!("the annotation {name} is true: remove it to continue")).collect();
+        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        let is_paused = |condition: &&Value| condition["type"] == "Paused" && condition["status"] == "True";
+        paused.extend(conditions.filter(is_paused).map(|condition| {
+            let reason = condition["reason"].as_str().filter(|reason| !reason.is_empty());
+            format!("the condition Paused is True{}", reason.map(|reason| format!(": {reason}")).unwrap_or_default())
+        }));
+        if paused.is_empty() {
             self.exclude("not paused");
+        }
+        for text in paused {
+            self.add("paused", text);
         }
         if metadata["deletionTimestamp"].is_string() {
             let finalizers: Vec<&str> =
@@ -366,6 +378,13 @@ mod tests {
         check(find(none(), page(none(), Value::Null, filtered)), "filtered", "v7, 10s ago");
         let paused = json!({"metadata": {"annotations": {PAUSED: "true"}}});
         assert_eq!(reasons(none(), none(), &paused)[0].0, "paused");
+        let paused = json!({"metadata": {"annotations": {HELM_PAUSED: "true"}},
+            "status": {"conditions": [{"type": "Paused", "status": "True", "reason": "ByUser"}]}});
+        let found = reasons(none(), none(), &paused);
+        assert!(
+            found[..2].iter().all(|(reason, _)| *reason == "paused") && found[1].1.ends_with("True: ByUser"),
+            "{found:?}"
+        );
         let waits =
             json!({"last": {"outcome": "wait", "error": "there is no secret", "began": "2026-01-01T00:00:50Z"}});
         check(find(none(), page(none(), Value::Null, waits)), "waiting", "there is no secret (10s ago)");

@@ -1,9 +1,10 @@
 //! Operators of others in the cluster: what they receive, and what their pages prove.
 
 use super::answer::{Answer, Question};
-use super::operators::{FORWARDED_TOKEN, Operator, OperatorArgs, Operators};
+use super::operators::{Operator, OperatorArgs, Operators};
 use super::token::TokenArgs;
 use crate::cluster::kinds::Kinds;
+use flyball::FORWARDED_AUTHORIZATION;
 use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode};
 use kube::Client;
@@ -25,6 +26,8 @@ struct Cluster {
     writer: &'static str,
     /// Its field manager.
     manager: &'static str,
+    /// A Deployment with the label that selects the pods of `shop/op` as well.
+    has_copy: bool,
 }
 
 /// Returns the pages of an operator that says that it wrote `configmap/a` because of a Service.
@@ -49,8 +52,8 @@ fn page_of_operator(page: &str) -> Value {
 
 impl Cluster {
     fn respond(&self, path: &str, has_token: bool, user: &str) -> (StatusCode, Value) {
-        let deployment = |namespace: &str| {
-            json!({"metadata": {"name": "op", "namespace": namespace},
+        let deployment = |namespace: &str, name: &str| {
+            json!({"metadata": {"name": name, "namespace": namespace},
                 "spec": {"selector": {"matchLabels": {"app": "op"}}, "template": {}}})
         };
         let pod = json!({
@@ -73,8 +76,13 @@ impl Cluster {
                 "apiVersion": "v1", "kind": "ConfigMap", "status": {"conditions": [condition]},
                 "metadata": {"name": "a", "namespace": "default", "resourceVersion": "7", "managedFields": [entry]},
             }),
-            "/apis/apps/v1/deployments" => json!({"metadata": {}, "items": [deployment("shop"), deployment("team-a")]}),
-            "/apis/apps/v1/namespaces/shop/deployments/op" => deployment("shop"),
+            "/apis/apps/v1/deployments" => {
+                let names = [("shop", "copy"), ("shop", "op"), ("team-a", "op")].into_iter();
+                let names = names.filter(|(_, name)| self.has_copy || *name != "copy");
+                let items: Vec<Value> = names.map(|(namespace, name)| deployment(namespace, name)).collect();
+                json!({"metadata": {}, "items": items})
+            }
+            "/apis/apps/v1/namespaces/shop/deployments/op" => deployment("shop", "op"),
             "/api/v1/namespaces/shop/pods" | "/api/v1/namespaces/team-a/pods" => {
                 json!({"metadata": {}, "items": [pod]})
             }
@@ -95,7 +103,7 @@ impl Cluster {
             let cluster = cluster.clone();
             async move {
                 let headers = request.headers();
-                let has_token = headers.contains_key(FORWARDED_TOKEN) || headers.contains_key(AUTHORIZATION);
+                let has_token = headers.contains_key(FORWARDED_AUTHORIZATION) || headers.contains_key(AUTHORIZATION);
                 let path = request.uri().path().to_owned();
                 cluster.received.lock().push((path.clone(), has_token));
                 let sent = request.into_body().collect_bytes().await?;
@@ -150,6 +158,7 @@ async fn only_named_operators_receive_the_token() {
     assert_eq!(claimants(&found), [Some("team-a/op".to_owned())]);
     let error = found.sources.iter().find_map(|source| source.error.clone()).expect("an operator refuses");
     assert!(error.contains("--operator shop/op"), "{error}");
+    assert!(error.contains("--operator-token-file") && error.contains("FLYBALL_OPERATOR_TOKEN"), "{error}");
 
     let found = find(&["shop/op"]).await;
     let page = "/api/v1/namespaces/shop/pods/https:op-1:8443/proxy/debug/flyball";
@@ -160,6 +169,15 @@ async fn only_named_operators_receive_the_token() {
 
     let found = find(&["shop/other"]).await;
     assert_eq!((cluster.tokens().len(), found.sources[0].address.as_str()), (0, "shop/other"));
+}
+
+#[tokio::test]
+async fn pods_of_two_deployments_are_one_operator() {
+    let cluster = Cluster { has_copy: true, ..Cluster::default() };
+    let found = Operators::find(&cluster.client(), &args(&["shop/op", "shop/op"])).await.expect("operators");
+    let claimant = |operator: &Operator| operator.claimant().map(|claimant| claimant.deployment.clone());
+    let claimants: Vec<_> = found.reached.iter().map(claimant).collect();
+    assert_eq!((claimants, found.sources.len()), (vec![None, Some("team-a/op".to_owned())], 2));
 }
 
 #[tokio::test]

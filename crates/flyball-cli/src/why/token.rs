@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Sets the token from outside of the command line, which other users of the machine can read.
-pub(super) const VARIABLE: &str = "FLYBALL_OPERATOR_TOKEN";
+const VARIABLE: &str = "FLYBALL_OPERATOR_TOKEN";
 
 /// The flag for the token.
 #[derive(Args, Clone, Debug, Default)]

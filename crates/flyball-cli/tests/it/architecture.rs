@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("testing", &["error", "render", "scorecard"]),
     ("cases", &["cluster", "error", "files", "operator"]),
     ("explore", &["cluster", "error", "files", "operator"]),
-    ("why", &["cluster", "error", "operator", "render", "web"]),
+    ("why", &["cluster", "error", "operator", "render"]),
     (
         "commands",
         &[

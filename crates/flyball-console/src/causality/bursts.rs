@@ -82,7 +82,7 @@ impl Graph {
         let mut edges: Vec<Edge> = Vec::new();
         for edge in &self.edges {
             if let (Some(&from), Some(&to)) = (index.get(&edge.from), index.get(&edge.to)) {
-                edges.push(Edge { from, to, inferred: edge.inferred });
+                edges.push(Edge { from, to, evidence: edge.evidence });
             }
         }
         // In the order of their sources, since each of these comes before its effects.
@@ -91,7 +91,7 @@ impl Graph {
         for edge in &edges {
             nodes[edge.to].layer = nodes[edge.to].layer.max(nodes[edge.from].layer + 1);
         }
-        let edges = edges.iter().map(|edge| json!([edge.from, edge.to, u8::from(edge.inferred)]));
+        let edges = edges.iter().map(|edge| json!([edge.from, edge.to, edge.evidence as u8]));
         json!({
             "key": self.key(burst), "nodes": nodes, "edges": edges.collect::<Vec<_>>(),
             "omitted": burst.len() - chosen.len(),

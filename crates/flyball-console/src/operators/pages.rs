@@ -1,10 +1,15 @@
-//! The pages of one operator, at a URL or through the API server.
+//! The debug pages of one operator, at a URL or through the API server.
+//!
+//! The console polls them, and `flyball why` reads them. They are data of others: their size and the time for them are
+//! bounded.
 //!
 //! Invariant: the token is sent only to operators that the user named.
 
 use bytes::Bytes;
 use flyball::proxy::Proxies;
 use flyball::web::{Client, Trust};
+use flyball::{FORWARDED_AUTHORIZATION, error_chain};
+use flyball_core::memory;
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -20,13 +25,14 @@ use url::Url;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Size limit of an answer.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
-/// Header with the token of the caller. The API server removes `Authorization` from what it forwards to a pod.
-const FORWARDED_TOKEN: &str = "flyball-authorization";
+/// Limits of the memory of an answer, and of one of an operator that was merely found.
+const MAX_MEMORY: usize = 256 << 20;
+const MAX_CLAIM_MEMORY: usize = 8 << 20;
 
 /// The place where an operator responds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Location {
-    /// A URL, with or without the path `/debug/flyball`.
+    /// A URL to which `/debug/flyball` is appended. [`Location::url`] creates it from that of a page.
     Url(Url),
     /// A path of the API server, which forwards requests to a pod.
     Pod {
@@ -37,82 +43,183 @@ pub enum Location {
     },
 }
 
+impl Location {
+    /// Creates the location of an operator from the address of its metrics, with or without the path `/metrics` or
+    /// `/debug/flyball`.
+    pub fn url(mut url: Url) -> Self {
+        let path = url.path().trim_end_matches('/');
+        let base = path.strip_suffix("/metrics").or_else(|| path.strip_suffix("/debug/flyball")).unwrap_or(path);
+        let base = base.to_owned();
+        url.set_path(&base);
+        url.set_query(None);
+        url.set_fragment(None);
+        Self::Url(url)
+    }
+
+    /// Returns true if both are the same place. Several Deployments may select one pod.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Url(one), Self::Url(other)) => display(one) == display(other),
+            (Self::Pod { path: one, .. }, Self::Pod { path: other, .. }) => one == other,
+            (Self::Url(_), Self::Pod { .. }) | (Self::Pod { .. }, Self::Url(_)) => false,
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => f.write_str(&display(url)),
+            Self::Pod { path, .. } => f.write_str(path),
+        }
+    }
+}
+
+/// The source of an address. It determines how far the operator is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The user named the operator: its pages are facts, and it may receive the token.
+    Named,
+    /// A process of the user on this machine: its pages are facts.
+    Local,
+    /// Discovered by a label, which everyone may set: its pages are claims.
+    Discovered,
+}
+
 /// The address of an operator and the credentials for it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Address {
     /// The place where it responds.
     pub location: Location,
-    /// Bearer token that may `get` the non-resource URL `/debug/flyball`. Not sent to an operator whose pages are
-    /// claims.
+    /// The source of the address.
+    pub origin: Origin,
+    /// Bearer token that may `get` the non-resource URL `/debug/flyball`. Sent only to named operators.
     pub token: Option<String>,
     /// CA bundle in PEM for `https`; without it, the trust store of the machine.
     pub authority: Option<Vec<u8>>,
-    /// True for an operator that was merely discovered, by a label that everyone may set: its pages are claims.
-    pub is_claim: bool,
 }
 
 impl Address {
-    /// Creates the address of an operator at a URL.
+    /// Creates the address of an operator at a URL that the user named.
     pub fn url(url: Url) -> Self {
-        Self { location: Location::Url(url), token: None, authority: None, is_claim: false }
+        Self { location: Location::url(url), origin: Origin::Named, token: None, authority: None }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { location, origin, .. } = self;
+        write!(f, "{origin:?} operator at {location}")
     }
 }
 
 /// Failures of a request to an operator.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
+pub enum Error {
+    /// The operator did not answer in time.
     #[error("no answer within 5 s")]
     Timeout,
-    #[error("cannot set up TLS: is the file of --operator-ca a PEM bundle?")]
+    /// The CA bundle is invalid, or this machine has no trust store.
+    #[error("cannot set up TLS: is the CA of the operator a bundle in PEM?")]
     Tls,
+    /// The answer takes too much memory.
+    #[error("its answer takes more than {limit} MiB of memory: more is read of operators that are named by --operator")]
+    TooLarge {
+        /// The limit in MiB.
+        limit: usize,
+    },
+    /// The request or its response failed.
     #[error("{0}")]
     Connection(String),
-    #[error("{0}")]
-    Status(String),
+    /// The operator does not serve the pages.
+    #[error("404: it has no debug pages: build it with this version of Flyball")]
+    NoPages,
+    /// A named operator requires a token, and there is none.
+    #[error(
+        "{code}: it requires a token that may get /debug/flyball: pass --operator-token-file FILE, or set \
+         FLYBALL_OPERATOR_TOKEN"
+    )]
+    TokenRequired {
+        /// The status code.
+        code: u16,
+    },
+    /// An operator requires a token, which it does not receive since it was merely found.
+    #[error(
+        "{code}: it requires a token that may get /debug/flyball, and only named operators receive it: \
+         --operator {name} --operator-token-file FILE, or FLYBALL_OPERATOR_TOKEN instead of the file"
+    )]
+    NameRequired {
+        /// The status code.
+        code: u16,
+        /// The name of the operator on the command line.
+        name: String,
+    },
+    /// The operator rejects the token.
+    #[error("{code}: it requires a token that may get /debug/flyball, and rejects this one")]
+    TokenRejected {
+        /// The status code.
+        code: u16,
+    },
+    /// The operator returned another error status.
+    #[error("status {0}")]
+    Status(u16),
+    /// The page is no JSON object.
     #[error("the answer is not a JSON object: is this the metrics address of an operator built with Flyball?")]
     Content,
 }
 
-/// The source of the pages of an operator.
-pub(super) struct Source {
+/// The pages of an operator.
+pub struct Pages {
     address: Address,
     /// The client for a URL; none if TLS cannot be set up.
     web: Option<Client>,
 }
 
-impl Source {
-    pub(super) fn new(address: Address) -> Self {
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Pages {
+    /// Creates the reader of an operator's pages. It sends nothing yet.
+    pub fn new(address: Address) -> Self {
         let trust = address.authority.as_deref().map_or(Trust::System, Trust::Bundle);
         let is_url = matches!(address.location, Location::Url(_));
         let web = is_url.then(|| Client::new(trust, Proxies::from_env()).ok()).flatten();
         Self { address, web }
     }
 
-    /// Returns true if an address has the same location.
-    pub(super) fn is_at(&self, address: &Address) -> bool {
-        self.address.location == address.location
+    /// Returns the address of the operator.
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Returns true if an address is that of another pod of the same Deployment.
     pub(super) fn is_predecessor(&self, address: &Address) -> bool {
-        let deployment = |address: &Address| match &address.location {
-            Location::Pod { deployment, .. } => Some((deployment.clone(), address.is_claim)),
-            Location::Url(_) => None,
-        };
-        let own = deployment(&self.address);
-        own.is_some() && own == deployment(address)
+        match (&self.address.location, &address.location) {
+            (Location::Pod { deployment: own, .. }, Location::Pod { deployment, .. }) => {
+                own == deployment && self.address.origin == address.origin
+            }
+            _ => false,
+        }
     }
 
-    /// Returns the Deployment whose claims the pages are; empty for an operator that the user named.
+    /// Returns the Deployment whose claims the pages are; empty if they are facts.
     pub(super) fn claimed_by(&self) -> &str {
         match &self.address.location {
-            Location::Pod { deployment, .. } if self.address.is_claim => deployment,
+            Location::Pod { deployment, .. } if self.address.origin == Origin::Discovered => deployment,
             _ => "",
         }
     }
 
-    /// Requests a page. `client` is that of the API server.
-    pub(super) async fn fetch(&self, client: &kube::Client, page: &str, query: &str) -> Result<Value, Error> {
+    /// Requests the page at a path below `/debug/flyball`, with a query without its question mark; both may be empty.
+    /// `client` is that of the API server.
+    ///
+    /// # Errors
+    ///
+    /// If there is no JSON object in time.
+    pub async fn get(&self, client: &kube::Client, page: &str, query: &str) -> Result<Value, Error> {
         let answer = async {
             match &self.address.location {
                 Location::Url(url) => self.fetch_url(url, page, query).await,
@@ -120,22 +227,29 @@ impl Source {
             }
         };
         let answer = timeout(TIMEOUT, answer).await.map_err(|_| Error::Timeout)??;
+        let limit = if self.address.origin == Origin::Discovered { MAX_CLAIM_MEMORY } else { MAX_MEMORY };
+        if memory::of_text(&answer) > limit {
+            return Err(Error::TooLarge { limit: limit >> 20 });
+        }
         let value: Value = serde_json::from_slice(&answer).map_err(|_| Error::Content)?;
         if value.is_object() { Ok(value) } else { Err(Error::Content) }
     }
 
-    /// Returns the value of the header with the token, if the operator may receive it.
+    /// Returns the token, if the operator may receive it.
+    fn token(&self) -> Option<&str> {
+        self.address.token.as_deref().filter(|_| self.address.origin == Origin::Named)
+    }
+
+    /// Returns the value of the header with the token.
     fn bearer(&self) -> Result<Option<HeaderValue>, Error> {
-        let token = self.address.token.as_ref().filter(|_| !self.address.is_claim);
-        let bearer = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim())));
+        let bearer = self.token().map(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim())));
         bearer.transpose().map_err(|_| Error::Connection("the token contains control characters".to_owned()))
     }
 
     async fn fetch_url(&self, url: &Url, page: &str, query: &str) -> Result<Bytes, Error> {
         let web = self.web.as_ref().ok_or(Error::Tls)?;
         let mut url = url.clone();
-        let path = url.path().trim_end_matches('/').trim_end_matches("/metrics").trim_end_matches("/debug/flyball");
-        let path = format!("{path}/debug/flyball{page}");
+        let path = format!("{}/debug/flyball{page}", url.path().trim_end_matches('/'));
         url.set_path(&path);
         url.set_query((!query.is_empty()).then_some(query));
         let mut request = Request::get(url.as_str()).body(Bytes::new()).map_err(invalid)?;
@@ -143,7 +257,7 @@ impl Source {
             request.headers_mut().insert(AUTHORIZATION, bearer);
         }
         let answer = web.fetch(request, MAX_ANSWER_BYTES).await;
-        let answer = answer.map_err(|error| Error::Connection(error.to_string()))?;
+        let answer = answer.map_err(|error| Error::Connection(error_chain(&*error)))?;
         match answer.status() {
             StatusCode::OK => Ok(answer.into_body()),
             status => Err(self.rejected(status)),
@@ -155,50 +269,47 @@ impl Source {
         let request = Request::get(format!("{path}/debug/flyball{page}{separator}{query}"));
         let mut request = request.body(Body::empty()).map_err(invalid)?;
         if let Some(bearer) = self.bearer()? {
-            request.headers_mut().insert(FORWARDED_TOKEN, bearer);
+            request.headers_mut().insert(FORWARDED_AUTHORIZATION, bearer);
         }
         let unreachable = |reason: String| Error::Connection(format!("the API server cannot reach the pod: {reason}"));
-        let answer = client.send(request).await.map_err(|error| unreachable(error.to_string()))?;
+        let answer = client.send(request).await.map_err(|error| unreachable(error_chain(&error)))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| unreachable(error.to_string()))?.to_bytes();
+        let body = body.map_err(|error| unreachable(error_chain(&*error)))?.to_bytes();
         if status == StatusCode::OK {
             return Ok(body);
         }
         // The API server says so as a `Status`, unlike an operator.
         match serde_json::from_slice::<Status>(&body) {
-            Ok(refused) => Err(unreachable(refused.message)),
-            Err(_) => Err(self.rejected(status)),
+            Ok(refused) if !refused.message.is_empty() => Err(unreachable(refused.message)),
+            _ => Err(self.rejected(status)),
         }
     }
 
     fn rejected(&self, status: StatusCode) -> Error {
         let code = status.as_u16();
-        Error::Status(match (status, self.claimed_by()) {
-            (StatusCode::NOT_FOUND, _) => "404: this operator does not serve /debug/flyball".to_owned(),
-            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, "") => {
-                format!("{code}: pass --operator-token-file FILE with a token that may get /debug/flyball")
-            }
-            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, deployment) => format!(
-                "{code}: it requires a token, which only named operators receive: --operator {deployment} \
-                 --operator-token-file FILE"
-            ),
-            _ => format!("status {code}"),
-        })
+        match status {
+            StatusCode::NOT_FOUND => Error::NoPages,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => match (self.address.origin, self.token()) {
+                (Origin::Named, Some(_)) => Error::TokenRejected { code },
+                (Origin::Named, None) => Error::TokenRequired { code },
+                (Origin::Local | Origin::Discovered, _) => Error::NameRequired { code, name: self.name() },
+            },
+            _ => Error::Status(code),
+        }
+    }
+
+    /// Returns how the command line names the operator.
+    fn name(&self) -> String {
+        match &self.address.location {
+            Location::Url(url) => display(url),
+            Location::Pod { deployment, .. } => deployment.clone(),
+        }
     }
 }
 
 fn invalid(error: http::Error) -> Error {
     Error::Connection(format!("not a URL: {error}"))
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.address.location {
-            Location::Url(url) => f.write_str(&display(url)),
-            Location::Pod { path, .. } => f.write_str(path),
-        }
-    }
 }
 
 /// Returns a URL without credentials in it.
@@ -217,6 +328,34 @@ mod tests {
     #[test]
     fn credentials_of_addresses_are_not_shown() {
         let url = Url::parse("http://user:secret@127.0.0.1:8080/").expect("a URL");
-        assert_eq!(Source::new(Address::url(url)).to_string(), "http://127.0.0.1:8080/");
+        assert_eq!(Location::url(url).to_string(), "http://127.0.0.1:8080/");
+    }
+
+    #[test]
+    fn locations_are_the_same_whatever_page_or_deployment_names_them() {
+        let url = |text: &str| Location::url(Url::parse(text).expect("a URL"));
+        let pod = |deployment: &str, path: &str| Location::Pod { deployment: deployment.into(), path: path.into() };
+        for same in ["http://h:1/", "http://h:1/metrics", "http://h:1/debug/flyball/?a=b", "http://u:p@h:1"] {
+            assert!(url("http://h:1").is_same(&url(same)), "{same}");
+        }
+        for other in ["http://h:2", "https://h:1", "http://h:1/op/metrics"] {
+            assert!(!url("http://h:1").is_same(&url(other)), "{other}");
+        }
+        assert!(pod("a/op", "/1").is_same(&pod("a/copy", "/1")) && !pod("a/op", "/1").is_same(&pod("a/op", "/2")));
+    }
+
+    #[test]
+    fn hints_say_how_the_operator_receives_a_token() {
+        let rejected = |origin, token: Option<&str>| {
+            let location = Location::Pod { deployment: "a/op".into(), path: "/1".into() };
+            let address = Address { location, origin, token: token.map(str::to_owned), authority: None };
+            Pages::new(address).rejected(StatusCode::UNAUTHORIZED).to_string()
+        };
+        for (origin, token) in [(Origin::Named, None), (Origin::Local, None), (Origin::Discovered, Some("t"))] {
+            let hint = rejected(origin, token);
+            assert!(hint.contains("--operator-token-file FILE") && hint.contains("FLYBALL_OPERATOR_TOKEN"), "{hint}");
+            assert_eq!(hint.contains("--operator a/op"), origin != Origin::Named, "{hint}");
+        }
+        assert!(rejected(Origin::Named, Some("t")).ends_with("rejects this one"));
     }
 }

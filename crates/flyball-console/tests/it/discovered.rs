@@ -1,7 +1,7 @@
 //! Operators in the cluster, which the console reaches through the API server.
 
 use crate::serve::{Kinds, Page};
-use flyball_console::{Address, Console, FindOperators, Location, Settings};
+use flyball_console::{Address, Console, FindOperators, Location, Origin, Settings};
 use flyball_core::Clock;
 use http::{Request, Response, StatusCode};
 use kube::Client;
@@ -57,7 +57,8 @@ impl FindOperators for Found {
 fn pod(namespace: &str, is_claim: bool) -> Address {
     let path = format!("/api/v1/namespaces/{namespace}/pods/op-1:8080/proxy");
     let location = Location::Pod { deployment: format!("{namespace}/op"), path };
-    Address { location, token: Some("secret".into()), authority: None, is_claim }
+    let origin = if is_claim { Origin::Discovered } else { Origin::Named };
+    Address { location, origin, token: Some("secret".into()), authority: None }
 }
 
 /// Returns names and errors of the operators of a console, when each of them has one.

@@ -11,6 +11,8 @@ import { address, goToObject } from './route.js';
 import { age, clock, count, duration, objectName } from './text.js';
 
 const BOX = { width: 178, height: 46, gapX: 40, gapY: 14 };
+/** Classes of edges by their evidence: a resource version, an owner reference, the ledger of a discovered operator. */
+const EVIDENCE = ['', 'inferred', 'claimed'];
 
 /** Places the nodes: columns are layers, and rows follow the causes, which keeps edges short. */
 export function layout(nodes, edges) {
@@ -75,12 +77,12 @@ function Graph({ burst, selected, onSelect, onOpen }) {
     <svg width=${width + 2 * pad} height=${height + 2 * pad} role="presentation">
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" /></marker></defs>
       <g transform=${`translate(${pad} ${pad})`}>
-        ${edges.map(([from, to, inferred]) => {
+        ${edges.map(([from, to, evidence]) => {
           const [a, b] = [places[from], places[to]];
           const [x1, y1, x2, y2] = [a.x + BOX.width, a.y + BOX.height / 2, b.x - 2, b.y + BOX.height / 2];
           const bend = Math.max(24, (x2 - x1) / 2);
           const isNear = from === selected || to === selected;
-          return html`<path key=${`${from}-${to}`} class=${`edge ${inferred ? 'inferred' : ''} ${isNear ? 'near' : ''}`} marker-end="url(#arrow)"
+          return html`<path key=${`${from}-${to}`} class=${`edge ${EVIDENCE[evidence]} ${isNear ? 'near' : ''}`} marker-end="url(#arrow)"
             d=${`M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`} />`;
         })}
         ${nodes.map((node, at) => {
@@ -118,7 +120,7 @@ export function Causes({ rest }) {
       ${shown?.object ? html`<span>of <${ObjectName} object=${shown.object} /></span><a class="button" href=${address('causes')}>All</a>` : html`<span class="faint">bursts of changes in the last 15 minutes</span>`}
       <span class="grow"></span>
       <span class="legend"><span><i class="key reconcile"></i>reconcile</span><span><i class="key change"></i>change</span>
-        <span><i class="key solid"></i>by version</span><span><i class="key dashed"></i>inferred from owners</span></span></header>
+        <span><i class="key solid"></i>by version</span><span><i class="key dashed"></i>inferred from owners, or claimed</span></span></header>
     <${Problem}>${error}<//>
     <div class="master wide">
       <${List} autofocus label="Bursts, newest first" items=${shown?.bursts ?? []} keyOf=${(item) => item.key} height=${54}

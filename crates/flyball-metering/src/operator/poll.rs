@@ -92,10 +92,10 @@ pub(super) fn operator(shared: Arc<Shared>, address: &str, interval: Duration) -
 
 /// Creates the client, which trusts the CA bundle of a file, or the trust store of the machine.
 fn client(authority: Option<&PathBuf>) -> Result<Client, BoxError> {
-    let Some(path) = authority else { return Ok(Client::new(Trust::System, Proxies::from_env())?) };
+    let Some(path) = authority else { return Client::new(Trust::System, Proxies::from_env()) };
     let failed = |error: BoxError| format!("the CA bundle of --operator-ca {}: {error}", path.display());
     let bundle = fs::read(path).map_err(|error| failed(error.into()))?;
-    Client::new(Trust::Bundle(&bundle), Proxies::from_env()).map_err(|error| failed(error.into()).into())
+    Client::new(Trust::Bundle(&bundle), Proxies::from_env()).map_err(|error| failed(error).into())
 }
 
 /// The state of polls of one operator.

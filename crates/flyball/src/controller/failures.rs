@@ -1,8 +1,8 @@
 //! Limits the log of failed reconciles: many objects may fail for one cause, and each of them is retried.
 //!
-//! A cause is the text of an error without the name and the namespace of its object. The first failures of a cause in a
-//! namespace are logged; the next line, a minute later or more, has the number of omitted ones. Invariant: the number of
-//! causes in memory is bounded, and causes of one namespace do not omit those of another one.
+//! A cause is the text of an error without the name and the namespace of its object. The first failures of a cause in
+//! a namespace are logged. The next line, a minute later or more, has the number of omitted ones. Invariant: the number
+//! of causes in memory is bounded, and causes of one namespace do not omit those of another one.
 
 use flyball_core::ObjectKey;
 use parking_lot::Mutex;
