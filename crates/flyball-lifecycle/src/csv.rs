@@ -7,8 +7,9 @@
 //! | `membership` | the OperatorGroup of a ClusterServiceVersion |
 //! | `desired` | the objects of an operator, from `install` |
 //! | `write` | applies them, as the manager or as a service account |
-//! | `index` | finds objects by owner, origin and Operator |
+//! | `index` | finds objects by owner, user, origin and Operator |
 //! | `copies`, `cleanup`, `reset` | copies in target namespaces; deletion |
+//! | `succession` | roles that another operator uses after a deletion |
 //! | `changes` | changes of other objects that concern an operator |
 //! | `installation`, `phase` | applies the objects of an operator; changes its phase |
 //! | `controller`, `declaration` | calls the above in order; what it watches |
@@ -36,6 +37,7 @@ mod policy;
 mod replacement;
 mod reset;
 mod status;
+mod succession;
 mod transition;
 mod write;
 

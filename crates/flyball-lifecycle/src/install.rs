@@ -30,7 +30,7 @@ pub(crate) use certificate::ServingCertificate;
 pub(crate) use deployment::deployments;
 pub(crate) use hash::content_hash;
 pub(crate) use health::{Health, health};
-pub(crate) use owner::{component_labels, managed, owner_labels, owner_reference, owners, reference};
+pub(crate) use owner::{KIND, component_labels, managed, owner_labels, owner_reference, owners, reference};
 pub(crate) use permissions::role_names;
 pub(crate) use requirement::{ClusterObjects, requirements};
 pub(crate) use service::{secret_name, service_name, service_objects};

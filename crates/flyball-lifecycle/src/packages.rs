@@ -9,6 +9,7 @@
 mod api;
 mod front_proxy;
 mod manifest;
+mod open_watches;
 mod openapi;
 mod publication;
 mod table;
@@ -16,5 +17,6 @@ mod watch;
 
 pub use api::PackageServer;
 pub use front_proxy::{FrontProxy, InvalidFrontProxy, serve};
+pub(crate) use manifest::RESOURCE;
 pub use manifest::{CatalogSummary, GROUP, VERSION};
 pub use publication::{PublicationError, Reach, publication_rules, publish};

@@ -34,6 +34,25 @@ pub(crate) async fn merge_patch<K: Resource, T: Resource>(
     Ok(changed)
 }
 
+/// Deletes an object that was read; returns false if it has changed since. An object that does not exist counts as
+/// deleted.
+pub(crate) async fn delete_unchanged<K: Resource, T: Resource>(cx: &Context<K>, object: &T) -> Result<bool> {
+    let meta = object.meta();
+    let preconditions = json!({"uid": meta.uid, "resourceVersion": meta.resource_version});
+    let options = json!({"preconditions": preconditions, "propagationPolicy": "Background"});
+    let path = format!("{}/{}", T::url_path(&(), meta.namespace.as_deref()), object.name_any());
+    let request = Request::delete(path)
+        .header(CONTENT_TYPE, "application/json")
+        .body(serde_json::to_vec(&options)?)
+        .map_err(kube::Error::HttpError)?;
+    match cx.client().request::<Value>(request).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Changes the status of an object that was read to another one, and returns the result. Only the fields that differ
 /// are sent, without the resource version: the caller is the only one that writes them.
 pub(crate) async fn change_status<K: Resource, T: Resource>(

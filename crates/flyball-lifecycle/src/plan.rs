@@ -18,6 +18,7 @@ mod definition;
 mod draft;
 mod error;
 mod execution;
+mod grants;
 mod manifest;
 mod ownership;
 mod prepare;

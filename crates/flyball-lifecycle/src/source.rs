@@ -47,8 +47,13 @@ pub enum Location {
         /// The version of the data.
         resource_version: String,
     },
-    /// A registry over gRPC: `host:port`.
-    Grpc(String),
+    /// A registry over gRPC.
+    Grpc {
+        /// The address: `host:port`.
+        address: String,
+        /// The UID of the CatalogSource. Each one has a connection of its own, whose end shows it a restart.
+        source: String,
+    },
     /// An image with a file-based catalog.
     Image {
         /// The image.
@@ -69,7 +74,7 @@ impl fmt::Display for Location {
         match self {
             Self::Folder(path) => write!(f, "folder {}", path.display()),
             Self::ConfigMap { .. } => write!(f, "ConfigMap"),
-            Self::Grpc(address) => write!(f, "registry {address}"),
+            Self::Grpc { address, .. } => write!(f, "registry {address}"),
             Self::Image { image, .. } => write!(f, "image {image}"),
         }
     }
@@ -155,8 +160,8 @@ pub trait CatalogClient: Send + Sync {
         known: Option<&'c str>,
     ) -> BoxFuture<'c, Result<Option<Loaded>, SourceError>>;
 
-    /// Checks that a catalog that was loaded can still be reached, and was not restarted since then, if that is cheaper
-    /// than to load it.
+    /// Checks that a catalog that was loaded from the same location can still be reached, and was not restarted since
+    /// then, if that is cheaper than to load it.
     fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
         let _ = location;
         Box::pin(async { Ok(()) })
@@ -249,9 +254,9 @@ impl CatalogClient for Sources {
                     let content = Arc::new(Content::new(config_map::blobs(data)?));
                     Loaded { content, revision: resource_version.clone() }
                 }
-                Location::Grpc(address) => {
+                Location::Grpc { address, source } => {
                     let (content, connection) = grpc::load(address).await?;
-                    self.connections.keep(address, connection);
+                    self.connections.keep(source, address, connection);
                     let content = Arc::new(content);
                     let listed = content.clone();
                     Loaded { content, revision: offload(move || content_digest(&listed)).await }
@@ -264,8 +269,8 @@ impl CatalogClient for Sources {
 
     fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
         Box::pin(async move {
-            if let Location::Grpc(address) = location {
-                self.connections.check(address).await?;
+            if let Location::Grpc { address, source } = location {
+                self.connections.check(source, address).await?;
             }
             Ok(())
         })

@@ -15,9 +15,11 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use std::collections::BTreeMap;
 
-/// Limit of Deployments whose pods are listed.
-const MAX_DEPLOYMENTS: u32 = 32;
+/// Limit of Deployments that are listed, and of those whose pods are.
+const MAX_LISTED: u32 = 1000;
+const MAX_DEPLOYMENTS: usize = 32;
 /// Limit of pods of a Deployment.
 const MAX_PODS: u32 = 32;
 
@@ -45,10 +47,10 @@ pub(super) async fn named(client: &Client, namespace: &str, name: &str) -> Resul
 
 /// Finds the pods of operators that `flyball deploy` installed. Without permission to find them there are none.
 pub(super) async fn discover(client: &Client) -> Vec<Endpoint> {
-    let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1)).limit(MAX_DEPLOYMENTS);
+    let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1)).limit(MAX_LISTED);
     let Ok(deployments) = Api::<Deployment>::all(client.clone()).list(&ours).await else { return Vec::new() };
     let mut found = Vec::new();
-    for deployment in deployments.items.iter().take(MAX_DEPLOYMENTS as usize) {
+    for deployment in &selected(deployments.items) {
         let name = format!("{}/{}", deployment.namespace().unwrap_or_default(), deployment.name_any());
         let pods = pods(client, deployment).await.unwrap_or_default();
         found.extend(pods.into_iter().map(|(location, account)| {
@@ -57,6 +59,20 @@ pub(super) async fn discover(client: &Client) -> Vec<Endpoint> {
         }));
     }
     found
+}
+
+/// Selects the Deployments whose pods are listed: by turns of each namespace, so that none of them hides those of others.
+fn selected(deployments: Vec<Deployment>) -> Vec<Deployment> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let runs = |deployment: &Deployment| deployment.spec.as_ref().is_none_or(|spec| spec.replicas != Some(0));
+    let mut turns: Vec<(usize, Deployment)> = Vec::new();
+    for deployment in deployments.into_iter().filter(runs) {
+        let count = counts.entry(deployment.namespace().unwrap_or_default()).or_default();
+        turns.push((*count, deployment));
+        *count += 1;
+    }
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, deployment)| deployment).take(MAX_DEPLOYMENTS).collect()
 }
 
 /// Returns the locations and service accounts of the running pods of a Deployment.
@@ -99,6 +115,20 @@ mod tests {
         for text in ["op", "127.0.0.1:8080/metrics", "http://host/metrics", "a/b/c", "/b", "a/", "a.b/c", "A/b"] {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn deployments_of_a_namespace_do_not_hide_others() {
+        let deployment = |namespace: &str, name: &str, replicas: i32| -> Deployment {
+            let spec = json!({"replicas": replicas, "selector": {}, "template": {}});
+            let metadata = json!({"name": name, "namespace": namespace});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a Deployment")
+        };
+        let mut all: Vec<Deployment> = (0..100).map(|n| deployment("aaa", &format!("d{n}"), 1)).collect();
+        all.push(deployment("shop", "stopped", 0));
+        all.push(deployment("shop", "op", 1));
+        let found: Vec<String> = selected(all).iter().map(|deployment| deployment.name_any()).collect();
+        assert_eq!((found.len(), &found[..3]), (MAX_DEPLOYMENTS, &["d0", "op", "d1"].map(str::to_owned)[..]));
     }
 
     #[test]

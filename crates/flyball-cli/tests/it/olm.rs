@@ -351,7 +351,7 @@ fn operator_is_approved_explained_and_taken_back() {
 
     let why = until(&home, "olm why memo -n demo", |output| output.out.contains("waits for approval"));
     assert_eq!(why.code, Some(0), "waiting is no failure: {why:?}");
-    assert!(why.out.contains("remedy: flyball olm approve install-"), "{why:?}");
+    assert!(why.out.contains("remedy: flyball olm approve memo -n demo"), "{why:?}");
     let broken = home.run(&["olm", "why", "broken", "-n", "demo", "-o", "json"]);
     let explained = json_of(&broken);
     assert_eq!((broken.code, &explained["healthy"]), (Some(1), &false.into()));

@@ -27,7 +27,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Maximum delay after a failure of a registry server, and of other sources.
 const SERVER_RETRY: Duration = Duration::from_secs(10);
 const SOURCE_RETRY: Duration = Duration::from_secs(60);
-/// Interval at which the content of a registry server is loaded again, as in OLM.
+/// Longest interval at which the content of a registry server is loaded again, as in OLM.
 const RELOAD_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 /// Interval at which an image without `updateStrategy` is polled.
 const IMAGE_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -103,9 +103,7 @@ impl CatalogSources {
         let location = location(source, cx.client(), Some(&self.global_namespace)).await?;
         let known = self.contents.revision(source);
         let may_check = may_check && !source.spec.address.is_empty() && state_of(source) == READY;
-        let reload = configured_interval(source).and_then(|interval| SignedDuration::try_from(interval).ok());
-        let reload = reload.unwrap_or(RELOAD_INTERVAL);
-        if may_check && !self.contents.is_due(source, cx.now(), reload) {
+        if may_check && !self.contents.is_due(source, cx.now(), reload_interval(source)) {
             limited(&location, self.contents.client.check(&location)).await?;
             return Ok(None);
         }
@@ -180,6 +178,12 @@ fn configured_interval(source: &CatalogSource) -> Option<Duration> {
     Some(Duration::from_nanos(nanos).max(MIN_INTERVAL))
 }
 
+/// Returns the interval at which the content of a registry server is loaded again.
+fn reload_interval(source: &CatalogSource) -> SignedDuration {
+    let configured = configured_interval(source).and_then(|interval| SignedDuration::try_from(interval).ok());
+    configured.map_or(RELOAD_INTERVAL, |interval| interval.min(RELOAD_INTERVAL))
+}
+
 /// Returns the interval at which a catalog is loaded again, or, for a registry server, checked.
 fn interval(source: &CatalogSource) -> Duration {
     match (source.spec.address.is_empty(), source.spec.image.is_empty()) {
@@ -233,9 +237,20 @@ mod tests {
         assert_eq!(interval(&source), IMAGE_INTERVAL);
     }
 
+    #[test]
+    fn registry_servers_are_loaded_again_after_five_minutes_at_the_latest() {
+        for (configured, expected) in [("45m", RELOAD_INTERVAL), ("1m", SignedDuration::from_mins(1))] {
+            let poll = serde_json::json!({"registryPoll": {"interval": configured}});
+            let mut source = CatalogSource::new(Some("team"), "catalog");
+            source.spec.update_strategy = serde_json::from_value(poll).unwrap();
+            assert_eq!(reload_interval(&source), expected, "{configured}");
+        }
+        assert_eq!(reload_interval(&CatalogSource::new(Some("team"), "catalog")), RELOAD_INTERVAL);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn silent_catalogs_fail_after_the_timeout() {
-        let location = Location::Grpc("catalog:50051".to_owned());
+        let location = Location::Grpc { address: "catalog:50051".to_owned(), source: "1".to_owned() };
         assert_eq!(limited(&location, ready(Ok(1))).await, Ok(1));
         let error = limited::<()>(&location, pending()).await.unwrap_err();
         assert_eq!(error, "registry catalog:50051 is not loaded after 120 seconds");

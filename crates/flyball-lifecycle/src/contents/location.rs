@@ -45,7 +45,7 @@ pub(super) async fn location(
     match spec.source_type.as_str() {
         "grpc" if !spec.address.is_empty() => {
             check_host(source, &spec.address, client, trusted).await?;
-            Ok(Location::Grpc(spec.address.clone()))
+            Ok(Location::Grpc { address: spec.address.clone(), source: source.uid().unwrap_or_default() })
         }
         "grpc" if !spec.image.is_empty() => {
             // The content of a digest is verified.

@@ -2,26 +2,14 @@
 
 use super::index::{ByOwner, name_of};
 use super::observe::Cx;
-use crate::api::{ClusterServiceVersion, ClusterServiceVersionPhase as Phase, labels};
+use super::succession::{CleanUp, pass_on_or_delete};
+use crate::api::ClusterServiceVersion;
 use crate::install::service_name;
-use crate::patch::merge_patch;
 use flyball::{ObjectKey, Resource, Result};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::ResourceExt;
-use kube::core::ObjectMeta;
-use serde_json::json;
-
-/// The progress of a deletion.
-pub(super) enum CleanUp {
-    /// Nothing is left.
-    Complete,
-    /// Objects are being deleted. Their deletion is an event.
-    Waits,
-    /// No event shows when it goes on.
-    Again,
-}
 
 /// Deletes the cluster-scoped objects of a ClusterServiceVersion, its copies, and its binding in `kube-system`. Objects
 /// that it shares with others are theirs from now on.
@@ -34,47 +22,12 @@ pub(super) async fn clean_up(csv: &ClusterServiceVersion, cx: &Cx) -> Result<Cle
     left += delete_owned::<MutatingWebhookConfiguration>(csv, cx).await?;
     left += delete_owned::<ValidatingWebhookConfiguration>(csv, cx).await?;
     left += delete_owned::<APIService>(csv, cx).await?;
-    if pass_on::<ClusterRoleBinding>(csv, cx).await? + pass_on::<ClusterRole>(csv, cx).await? > 0 {
-        // The caches do not have the new owners yet.
-        return Ok(CleanUp::Again);
-    }
-    left += delete_owned::<ClusterRoleBinding>(csv, cx).await?;
-    left += delete_owned::<ClusterRole>(csv, cx).await?;
+    let bindings = pass_on_or_delete::<ClusterRoleBinding>(csv, cx).await?;
+    let roles = pass_on_or_delete::<ClusterRole>(csv, cx).await?;
     left += super::copies::delete_all(csv, cx).await?;
     left += delete_auth_readers(csv, cx).await?;
-    Ok(if left == 0 { CleanUp::Complete } else { CleanUp::Waits })
-}
-
-/// Makes another ClusterServiceVersion the owner of the objects that it shares; returns their number.
-async fn pass_on<T: Resource>(csv: &ClusterServiceVersion, cx: &Cx) -> Result<usize> {
-    let mut passed = 0;
-    for object in cx.list_by::<ByOwner<T>>(&name_of(csv)).await? {
-        let Some((namespace, name)) = heir(object.meta(), csv, cx).await? else { continue };
-        let labels = json!({labels::OWNER: name, labels::OWNER_NAMESPACE: namespace});
-        merge_patch(cx, &object, "", &json!({"metadata": {"labels": labels}})).await?;
-        passed += 1;
-    }
-    Ok(passed)
-}
-
-/// Returns the ClusterServiceVersion that an object was installed with as well, and that stays.
-async fn heir(meta: &ObjectMeta, csv: &ClusterServiceVersion, cx: &Cx) -> Result<Option<(String, String)>> {
-    let annotations = meta.annotations.iter().flatten();
-    let users = annotations.filter(|(name, _)| name.starts_with(labels::INSTALLED_ALONGSIDE_PREFIX));
-    for (namespace, name) in users.filter_map(|(_, user)| user.split_once('/')) {
-        if csv.namespace().as_deref() == Some(namespace) && csv.name_any() == name {
-            continue;
-        }
-        let other = cx.get::<ClusterServiceVersion>(&ObjectKey::new(Some(namespace), name)).await?;
-        let stays = |other: &ClusterServiceVersion| {
-            let is_obsolete = matches!(other.status.phase, Phase::Replacing | Phase::Deleting);
-            other.metadata.deletion_timestamp.is_none() && !is_obsolete
-        };
-        if other.is_some_and(|other| stays(&other)) {
-            return Ok(Some((namespace.to_owned(), name.to_owned())));
-        }
-    }
-    Ok(None)
+    let progress = if left == 0 { CleanUp::Complete } else { CleanUp::Waits };
+    Ok(progress.max(bindings).max(roles))
 }
 
 async fn delete_owned<T: Resource>(csv: &ClusterServiceVersion, cx: &Cx) -> Result<usize> {

@@ -1,6 +1,6 @@
 //! The reconciler of ClusterServiceVersions: one step in each call.
 
-use super::cleanup::{self, CleanUp};
+use super::cleanup;
 use super::copies;
 use super::desired::{self, Certificates};
 use super::installation::{Installation, owned_deployments};
@@ -8,6 +8,7 @@ use super::membership::{Membership, membership};
 use super::observe::{self, Cx, ServerVersion};
 use super::phase::{NEXT_STEP, PERMISSION_PERIOD, enter};
 use super::status;
+use super::succession::CleanUp;
 use super::transition::{Step, next};
 use super::write::Identity;
 use crate::api::{
@@ -183,6 +184,7 @@ async fn clean_up(csv: &ClusterServiceVersion, cx: &Cx) -> Result<Action> {
         CleanUp::Complete => set_finalizer(csv, false, cx).await?,
         CleanUp::Waits => {}
         CleanUp::Again => return Ok(Action::requeue_after(NEXT_STEP)),
+        CleanUp::Conflict => return Ok(Action::requeue()),
     }
     Ok(Action::done())
 }

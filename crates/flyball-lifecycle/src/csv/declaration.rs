@@ -2,7 +2,7 @@
 
 use super::changes::definition_changes;
 use super::controller::ClusterServiceVersions;
-use super::index::{ByOwner, CopiesOf};
+use super::index::{ByOwner, ByUser, CopiesOf};
 use super::kinds;
 use crate::api::{ClusterServiceVersion, OlmConfig, OperatorCondition, OperatorGroup, Subscription};
 use crate::group::group_changes;
@@ -65,6 +65,8 @@ fn watch_components(controller: Controller<ClusterServiceVersions>) -> Controlle
     controller
         .index::<CopiesOf>()
         .index::<ByOwner<APIService>>()
+        .index::<ByUser<ClusterRole>>()
+        .index::<ByUser<ClusterRoleBinding>>()
         // Those of a chain, and the original of a copy.
         .watches::<ClusterServiceVersion>(|csv, _| {
             Ok(csv.copied_from().map(|from| ObjectKey::new(Some(from), &csv.name_any())).into_iter().collect())

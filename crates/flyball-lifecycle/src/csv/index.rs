@@ -23,6 +23,32 @@ impl<T: Resource> Index for ByOwner<T> {
     }
 }
 
+/// Finds the objects that were installed with a ClusterServiceVersion, which may share them with others.
+pub(super) struct ByUser<T>(PhantomData<fn(T)>);
+
+impl<T: Resource> Index for ByUser<T> {
+    type Resource = T;
+    type Value = CsvName;
+
+    fn values(object: &T) -> Vec<CsvName> {
+        users(object.meta())
+    }
+}
+
+/// Returns the ClusterServiceVersions that an object was installed with, according to its annotations. Bundles may
+/// contain such annotations: a user without a valid name is left out.
+pub(super) fn users(meta: &ObjectMeta) -> Vec<CsvName> {
+    let is_valid = |name: &str| {
+        let is_in_names = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+        name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.bytes().all(is_in_names)
+    };
+    let annotations = meta.annotations.iter().flatten();
+    let users = annotations.filter(|(name, _)| name.starts_with(labels::INSTALLED_ALONGSIDE_PREFIX));
+    let names = users.filter_map(|(_, user)| user.split_once('/'));
+    let valid = names.filter(|(namespace, name)| is_valid(namespace) && is_valid(name));
+    valid.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
+}
+
 /// Finds the copies of a ClusterServiceVersion.
 pub(super) struct CopiesOf;
 
@@ -56,4 +82,18 @@ pub(super) fn operators(meta: &ObjectMeta) -> Vec<String> {
 /// Returns the value by which the objects of a ClusterServiceVersion are found.
 pub(super) fn name_of(csv: &ClusterServiceVersion) -> CsvName {
     (csv.namespace().unwrap_or_default(), csv.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_valid_names() {
+        let user = |name: &str, user: &str| (format!("{}{name}", labels::INSTALLED_ALONGSIDE_PREFIX), user.to_owned());
+        let other = ("note".to_owned(), "b/c.v1".to_owned());
+        let annotations = [user("1", "a/memo.v1.0.0"), user("2", "a/b/../c"), user("3", "a"), user("4", "a/"), other];
+        let meta = ObjectMeta { annotations: Some(annotations.into()), ..ObjectMeta::default() };
+        assert_eq!(users(&meta), [("a".to_owned(), "memo.v1.0.0".to_owned())]);
+    }
 }

@@ -49,6 +49,12 @@ pub enum ConnectionError {
         /// The reason.
         why: String,
     },
+    /// The connection that the content was loaded with is gone.
+    #[error("the connection to the catalog at {address} is closed")]
+    Closed {
+        /// The address.
+        address: String,
+    },
     /// The other side does not speak gRPC.
     #[error("{address} is not a catalog: {why}")]
     Protocol {

@@ -11,7 +11,6 @@ use flyball::Operator;
 const ADMIN: &str = "admin";
 const EDIT: &str = "edit";
 const VIEW: &str = "view";
-const PACKAGES: &str = "packagemanifests";
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Adds the roles to the manifests of an operator.
@@ -26,12 +25,12 @@ pub(super) fn add_to(operator: Operator) -> Operator {
             &["clusterserviceversions", "catalogsources", "installplans", "subscriptions", "operatorgroups"],
             &READ,
         ),
-        rule(packages::GROUP, &[PACKAGES, "packagemanifests/icon"], &READ),
+        rule(packages::GROUP, &[packages::RESOURCE, &format!("{}/icon", packages::RESOURCE)], &READ),
     ];
     // OLM does not have it: `flyball olm why` explains what holds an upgrade back.
     let conditions = vec![rule(GROUP, &["operatorconditions"], &READ)];
     // OLM creates these for the APIService of its packageserver.
-    let of_packages = |verbs: &[&str]| vec![rule(packages::GROUP, &[PACKAGES], verbs)];
+    let of_packages = |verbs: &[&str]| vec![rule(packages::GROUP, &[packages::RESOURCE], verbs)];
     operator
         .aggregated_role("aggregate-olm-edit", &[ADMIN, EDIT], write)
         .aggregated_role("aggregate-olm-view", &[ADMIN, EDIT, VIEW], read)

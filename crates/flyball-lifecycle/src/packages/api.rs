@@ -1,6 +1,7 @@
 //! The API of PackageManifests as a function from request to response.
 
-use super::manifest::{CatalogSummary, GROUP, PackageManifest, VERSION};
+use super::manifest::{CatalogSummary, GROUP, PackageManifest, RESOURCE, VERSION};
+use super::open_watches::OpenWatches;
 use super::openapi;
 use super::table::{Include, table};
 use crate::catalog::CatalogKey;
@@ -16,18 +17,22 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use url::form_urlencoded;
 
-pub(super) const RESOURCE: &str = "packagemanifests";
-/// Maximum number of watches.
-const MAX_WATCHES: usize = 100;
 /// The picture of packages that have none.
 const DEFAULT_ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><circle cx="32" cy="32" r="30" fill="#d1d1d1"/><path d="M20 24l12-7 12 7v16l-12 7-12-7z" fill="none" stroke="#8d8d8f" stroke-width="4"/></svg>"##;
 
 /// The packages of a catalog, by name.
-type Packages = BTreeMap<String, PackageManifest>;
+type Packages = BTreeMap<String, Arc<PackageManifest>>;
+
+/// The packages, and their version. Both change at the same time, so that no watch misses a change.
+#[derive(Debug)]
+struct State {
+    /// Counts the changes of packages.
+    version: u64,
+    catalogs: BTreeMap<CatalogKey, Arc<Packages>>,
+}
 
 /// The packages of all catalogs. Clones share them.
 #[derive(Clone, Debug)]
@@ -35,17 +40,14 @@ pub struct PackageServer {
     /// The namespace whose catalogs are visible everywhere.
     global_namespace: Arc<str>,
     clock: Clock,
-    catalogs: Arc<RwLock<BTreeMap<CatalogKey, Arc<Packages>>>>,
-    /// Counts the changes of packages.
-    version: Arc<AtomicU64>,
+    state: Arc<RwLock<State>>,
     /// Notified of each change.
     changed: Arc<Notify>,
-    /// Limits the watches.
-    watches: Arc<Semaphore>,
+    watches: OpenWatches,
 }
 
 /// The packages that a request selects, by namespace, name and catalog.
-pub(super) type SelectedPackages = BTreeMap<(String, String, CatalogKey), Value>;
+pub(super) type SelectedPackages = BTreeMap<(String, String, CatalogKey), Arc<PackageManifest>>;
 
 /// The objects that a request selects.
 pub(super) struct Selection {
@@ -68,14 +70,13 @@ impl PackageServer {
     /// Creates a server without packages.
     pub fn new(global_namespace: &str, clock: Clock) -> Self {
         // A restarted server must not repeat versions that clients know.
-        let start = u64::try_from(clock.now().as_microsecond()).unwrap_or_default();
+        let version = u64::try_from(clock.now().as_microsecond()).unwrap_or_default();
         Self {
             global_namespace: global_namespace.into(),
             clock,
-            catalogs: Arc::default(),
-            version: Arc::new(AtomicU64::new(start)),
+            state: Arc::new(RwLock::new(State { version, catalogs: BTreeMap::new() })),
             changed: Arc::default(),
-            watches: Arc::new(Semaphore::new(MAX_WATCHES)),
+            watches: OpenWatches::default(),
         }
     }
 
@@ -83,33 +84,39 @@ impl PackageServer {
     pub fn insert(&self, catalog: &CatalogSummary, content: &Content) {
         let manifests = content.packages().filter_map(|package| {
             let manifest = PackageManifest::new(catalog, package)?;
-            Some((package.name.clone(), manifest))
+            Some((package.name.clone(), Arc::new(manifest)))
         });
         let packages = Arc::new(manifests.collect());
-        self.catalogs.write().insert(catalog.key.clone(), packages);
-        self.change();
+        self.change(|catalogs| {
+            catalogs.insert(catalog.key.clone(), packages);
+            true
+        });
     }
 
     /// Removes the packages of a catalog.
     pub fn remove(&self, catalog: &CatalogKey) {
-        if self.catalogs.write().remove(catalog).is_some() {
-            self.change();
+        self.change(|catalogs| catalogs.remove(catalog).is_some());
+    }
+
+    /// Changes the packages, unless the function returns false. The version rises under the same lock.
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<CatalogKey, Arc<Packages>>) -> bool) {
+        {
+            let mut state = self.state.write();
+            if !change(&mut state.catalogs) {
+                return;
+            }
+            state.version += 1;
         }
-    }
-
-    pub(super) fn watches(&self) -> Arc<Semaphore> {
-        self.watches.clone()
-    }
-
-    /// Records a change of packages.
-    fn change(&self) {
-        self.version.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_waiters();
+    }
+
+    pub(super) fn watches(&self) -> &OpenWatches {
+        &self.watches
     }
 
     /// Returns the number of the last change.
     pub(super) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+        self.state.read().version
     }
 
     pub(super) fn changed(&self) -> Arc<Notify> {
@@ -163,20 +170,21 @@ impl PackageServer {
         }
     }
 
-    /// Returns the packages that are visible in a namespace, by name and catalog.
-    fn visible(&self, namespace: Option<&str>) -> Vec<(CatalogKey, Arc<Packages>)> {
+    /// Returns the version, and the packages that are visible in a namespace, by name and catalog.
+    fn visible(&self, namespace: Option<&str>) -> (u64, Vec<(CatalogKey, Arc<Packages>)>) {
         let is_visible = |key: &CatalogKey| {
             namespace.is_none_or(|namespace| *key.namespace == *namespace || *key.namespace == *self.global_namespace)
         };
-        let catalogs = self.catalogs.read();
-        let visible = catalogs.iter().filter(|(key, _)| is_visible(key));
-        visible.map(|(key, packages)| (key.clone(), packages.clone())).collect()
+        let state = self.state.read();
+        let visible = state.catalogs.iter().filter(|(key, _)| is_visible(key));
+        (state.version, visible.map(|(key, packages)| (key.clone(), packages.clone())).collect())
     }
 
-    /// Returns the packages of a selection.
-    pub(super) fn selected(&self, selection: &Selection) -> SelectedPackages {
+    /// Returns the version, and the packages of a selection.
+    pub(super) fn selected(&self, selection: &Selection) -> (u64, SelectedPackages) {
         let mut found = SelectedPackages::new();
-        for (key, packages) in self.visible(selection.namespace.as_deref()) {
+        let (version, visible) = self.visible(selection.namespace.as_deref());
+        for (key, packages) in visible {
             for (name, manifest) in packages.iter() {
                 let labeled = &manifest.object["metadata"]["labels"];
                 let shown = selection.namespace.as_ref().unwrap_or(&key.namespace);
@@ -186,12 +194,11 @@ impl PackageServer {
                     _ => "",
                 };
                 if selection.labels.matches(|label| labeled[label].as_str()) && selection.fields.matches(field) {
-                    let object = in_namespace(&manifest.object, shown);
-                    found.insert((shown.clone(), name.clone(), key.clone()), object);
+                    found.insert((shown.clone(), name.clone(), key.clone()), manifest.clone());
                 }
             }
         }
-        found
+        (version, found)
     }
 
     fn list(&self, namespace: Option<&str>, query: &Query, headers: &HeaderMap) -> Response<Bytes> {
@@ -202,28 +209,28 @@ impl PackageServer {
             Ok(selection) => selection,
             Err(error) => return status(&error),
         };
-        // Read before the packages: a watch from here misses nothing.
-        let version = self.version().to_string();
-        let objects = self.selected(&selection).into_values().collect();
-        self.represent(objects, query, headers, &version, |items| {
+        let (version, selected) = self.selected(&selection);
+        let objects = selected.iter().map(|((namespace, ..), manifest)| shown_in(manifest, namespace, version));
+        self.represent(objects.collect(), query, headers, version, |items| {
             json!({
                 "kind": "PackageManifestList", "apiVersion": format!("{GROUP}/{VERSION}"),
-                "metadata": {"resourceVersion": version}, "items": items,
+                "metadata": {"resourceVersion": version.to_string()}, "items": items,
             })
         })
     }
 
-    fn find(&self, namespace: &str, name: &str) -> Option<PackageManifest> {
-        let mut catalogs = self.visible(Some(namespace));
+    /// Returns the version, and a package.
+    fn find(&self, namespace: &str, name: &str) -> Option<(u64, Arc<PackageManifest>)> {
+        let (version, mut catalogs) = self.visible(Some(namespace));
         // The catalogs of the namespace come before those of the global one.
         catalogs.sort_by_key(|(key, _)| *key.namespace != *namespace);
-        catalogs.iter().find_map(|(_, packages)| packages.get(name).cloned())
+        Some((version, catalogs.iter().find_map(|(_, packages)| packages.get(name).cloned())?))
     }
 
     fn get(&self, namespace: &str, name: &str, query: &Query, headers: &HeaderMap) -> Response<Bytes> {
-        let Some(manifest) = self.find(namespace, name) else { return status(&missing(name)) };
-        let object = with_type(in_namespace(&manifest.object, namespace));
-        self.represent(vec![object], query, headers, "", |mut objects| objects.remove(0))
+        let Some((version, manifest)) = self.find(namespace, name) else { return status(&missing(name)) };
+        let object = with_type(shown_in(&manifest, namespace, version));
+        self.represent(vec![object], query, headers, version, |mut objects| objects.remove(0))
     }
 
     /// Returns the form of the rows of a table if the client prefers one.
@@ -237,9 +244,11 @@ impl PackageServer {
         Include::read(query.text("includeObject")).map(Some).ok_or_else(invalid)
     }
 
-    /// Returns objects as a table.
-    pub(super) fn table(&self, objects: &[Value], include: Include) -> Value {
-        table(objects, include, &self.clock)
+    /// Returns objects as a table of this version.
+    pub(super) fn table(&self, objects: &[Value], include: Include, version: u64) -> Value {
+        let mut table = table(objects, include, &self.clock);
+        table["metadata"]["resourceVersion"] = version.to_string().into();
+        table
     }
 
     /// Encodes objects as a table of this version if the client prefers one.
@@ -248,24 +257,18 @@ impl PackageServer {
         objects: Vec<Value>,
         query: &Query,
         headers: &HeaderMap,
-        version: &str,
+        version: u64,
         plain: impl FnOnce(Vec<Value>) -> Value,
     ) -> Response<Bytes> {
         match self.table_of(query, headers) {
             Ok(None) => value(200, &plain(objects)),
-            Ok(Some(include)) => {
-                let mut table = self.table(&objects, include);
-                if !version.is_empty() {
-                    table["metadata"]["resourceVersion"] = version.into();
-                }
-                value(200, &table)
-            }
+            Ok(Some(include)) => value(200, &self.table(&objects, include, version)),
             Err(refusal) => status(&refusal),
         }
     }
 
     fn icon(&self, namespace: &str, name: &str, headers: &HeaderMap) -> Response<Bytes> {
-        let Some(manifest) = self.find(namespace, name) else { return status(&missing(name)) };
+        let Some((_, manifest)) = self.find(namespace, name) else { return status(&missing(name)) };
         let (channel, csv) = &manifest.default;
         let tag = format!("\"{name}.{channel}.{csv}\"");
         let (media_type, picture) = match &manifest.icon {
@@ -290,9 +293,11 @@ impl PackageServer {
     }
 }
 
-fn in_namespace(object: &Value, namespace: &str) -> Value {
-    let mut object = object.clone();
-    object["metadata"]["namespace"] = json!(namespace);
+/// Returns the object of a package in a namespace, with the version of all packages: watches begin from it.
+pub(super) fn shown_in(manifest: &PackageManifest, namespace: &str, version: u64) -> Value {
+    let mut object = manifest.object.clone();
+    object["metadata"]["namespace"] = namespace.into();
+    object["metadata"]["resourceVersion"] = version.to_string().into();
     object
 }
 

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub const GROUP: &str = "packages.operators.coreos.com";
 /// The version of the API.
 pub const VERSION: &str = "v1";
+/// The resource of packages.
+pub(crate) const RESOURCE: &str = "packagemanifests";
 /// Prefixes of labels with supported platforms, and the labels of bundles that have none.
 const PLATFORMS: [(&str, &str); 2] = [
     ("operatorframework.io/os", "operatorframework.io/os.linux"),

@@ -3,7 +3,7 @@
 //! The API server merges it into its own documents. See
 //! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-v3>.
 
-use super::manifest::{GROUP, VERSION};
+use super::manifest::{GROUP, RESOURCE, VERSION};
 use serde_json::{Map, Value, json};
 
 /// Prefix of the names of schemas.
@@ -64,8 +64,8 @@ fn reference(schema: &str) -> Value {
 }
 
 fn paths() -> Value {
-    let collection = format!("/apis/{GROUP}/{VERSION}/packagemanifests");
-    let namespaced = format!("/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/packagemanifests");
+    let collection = format!("/apis/{GROUP}/{VERSION}/{RESOURCE}");
+    let namespaced = format!("/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{RESOURCE}");
     let parameter = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
     let get = |action: &str, id: &str, schema: &str, parameters: Vec<Value>| {
         let content = json!({"application/json": {"schema": reference(schema)}});

@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 /// Attempts to remove annotations of operators that are gone. The next plan removes what is left.
 const ATTEMPTS: usize = 3;
 
-/// Removes the annotations from a CRD that is applied: a bundle cannot claim that others installed it.
-pub(super) fn remove_users(definition: &mut Value) {
-    if let Some(annotations) = definition["metadata"]["annotations"].as_object_mut() {
+/// Removes the annotations from an object that is applied: a bundle cannot claim that others installed it.
+pub(super) fn remove_users(object: &mut Value) {
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
         annotations.retain(|name, _| !name.starts_with(INSTALLED_ALONGSIDE_PREFIX));
     }
 }
@@ -36,11 +36,11 @@ pub(super) async fn record(
     let name_of = |user: &String| format!("{INSTALLED_ALONGSIDE_PREFIX}{}", &content_hash(user)[..16]);
     let value = format!("{}/{}", csv.namespace().unwrap_or_default(), csv.name());
     let own = name_of(&value);
-    let mut added = Map::new();
     // An earlier version of the manager applied the annotations, so that the apply without them removed them.
-    added.extend(known.into_iter().flat_map(users).map(|(name, value)| (name.clone(), value.clone())));
-    added.extend(others.iter().map(|user| (name_of(user), Value::from(user.as_str()))));
-    added.insert(own.clone(), value.into());
+    let before = known.into_iter().flat_map(users).map(|(name, value)| (name.clone(), value.clone()));
+    let others = others.iter().map(|user| (name_of(user), Value::from(user.as_str())));
+    let current_users: Map<String, Value> = others.chain([(own.clone(), value.into())]).collect();
+    let added: Map<String, Value> = before.chain(current_users.clone()).collect();
     let mut current = applied.clone();
     for _ in 0..ATTEMPTS {
         let patch = changes(&current, &added, &own, manager, cx).await?;
@@ -56,7 +56,8 @@ pub(super) async fn record(
             None => return Ok(()),
         }
     }
-    manager.merge(path, &json!({"metadata": {"annotations": added}})).await.map(drop)
+    // The users before may be gone.
+    manager.merge(path, &json!({"metadata": {"annotations": current_users}})).await.map(drop)
 }
 
 /// Returns the patch that adds annotations, and removes those of operators that are gone, unless the object has

@@ -48,7 +48,7 @@ pub(super) async fn execute(
         let csv = ObjectKey::new(Some(&namespace), &step.resolving);
         let is_definition = is_definition(resource.group, resource.kind);
         if let Some(old) = known.as_ref().filter(|_| !resource.is_namespaced && !is_definition) {
-            let shared = share(plan, step, &path, (old, &object), manager, cx).await;
+            let shared = share(plan, step, &path, (old, &object), (manager, actor), cx).await;
             let failed = |error| ExecutionError { statuses: statuses.clone(), ..error };
             if shared.map_err(failed)? == Shared::AsItIs {
                 statuses[index] = StepStatus::Present;
@@ -85,7 +85,7 @@ async fn share(
     step: &Step,
     path: &str,
     (old, new): (&Value, &Value),
-    manager: &Actor<'_>,
+    (manager, installer): (&Actor<'_>, &Actor<'_>),
     cx: &Context<InstallPlan>,
 ) -> Result<Shared, ExecutionError> {
     let failed = |error: flyball::Error| ExecutionError::of(&error, &[]);
@@ -97,6 +97,10 @@ async fn share(
     match sharing(&others, &planned, path, (old, new), manager).await.map_err(at_step)? {
         Sharing::Alone => Ok(Shared::Applied),
         Sharing::With { users, changes } => {
+            // A limited account shares only what it may write.
+            if installer.is_limited() {
+                installer.apply(path, new, true).await.map_err(at_step)?;
+            }
             alongside::record(path, &csv, &users, (Some(old), old), manager, cx).await.map_err(at_step)?;
             Ok(if changes { Shared::Applied } else { Shared::AsItIs })
         }

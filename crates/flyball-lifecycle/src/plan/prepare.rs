@@ -61,6 +61,8 @@ pub(super) fn prepared(plan: &InstallPlan, step: &Step, resource: Resource, obje
     }
     if is_definition(resource.group, resource.kind) {
         remove_foreign_conversion(&mut object, &namespace);
+    }
+    if !resource.is_namespaced {
         alongside::remove_users(&mut object);
     }
     object

@@ -1,17 +1,18 @@
 //! Cluster-scoped objects that several installations share, such as the ClusterRole `metrics-reader` of a bundle that
 //! is installed in two namespaces.
 //!
-//! CRDs are shared under rules of their own. Another object is shared if it is the same in both bundles, or if all of
-//! them are versions of one package: then the object of the newest version is used. Its labels name one owner, and its
-//! annotations the others. When the owner is deleted, the controller of ClusterServiceVersions makes another one the
-//! owner. In OLM, the last installation takes the object, and nobody deletes it.
+//! CRDs are shared under rules of their own. Another object is shared if it is the same in both bundles. Versions of
+//! one package also share a ClusterRole or ClusterRoleBinding of which one grants all that the other does: then that
+//! one is used. So no installation loses permissions by another one. Its labels name one owner, and its annotations the
+//! others. When the owner is deleted, the controller of ClusterServiceVersions makes another one the owner. In OLM, the
+//! last installation takes the object, and nobody deletes it.
 
 use super::actor::Actor;
 use super::error::ExecutionError;
+use super::grants::grants_all_of;
 use super::ownership::differs;
 use crate::api::labels::{OWNER, OWNER_KIND, OWNER_NAMESPACE};
 use crate::api::{ClusterServiceVersion, Step};
-use crate::version::parse_tolerant;
 use kube::ResourceExt;
 use serde_json::Value;
 
@@ -47,22 +48,31 @@ pub(super) async fn sharing(
         return Ok(Sharing::Alone);
     }
     let applied = manager.apply(path, new, true).await?;
+    let users = || others.iter().map(name).collect();
     if !differs(old, &applied) && has_metadata(old, new) {
-        return Ok(Sharing::With { users: others.iter().map(name).collect(), changes: false });
+        return Ok(Sharing::With { users: users(), changes: false });
     }
-    Ok(of_versions(csv, others))
-}
-
-/// Returns the use of an object that differs in the bundles of these ClusterServiceVersions.
-fn of_versions(csv: &ClusterServiceVersion, others: &[ClusterServiceVersion]) -> Sharing {
     let packages = csv.packages();
     let is_other = |other: &&ClusterServiceVersion| !other.packages().iter().any(|of| packages.contains(of));
     if let Some(other) = others.iter().find(is_other) {
-        return Sharing::Conflict { user: name(other) };
+        return Ok(Sharing::Conflict { user: name(other) });
     }
-    let version = parse_tolerant(&csv.spec.version);
-    let changes = others.iter().all(|other| parse_tolerant(&other.spec.version) <= version);
-    Sharing::With { users: others.iter().map(name).collect(), changes }
+    Ok(match grown(old, new, &applied) {
+        Some(changes) => Sharing::With { users: users(), changes },
+        None => Sharing::Conflict { user: name(&others[0]) },
+    })
+}
+
+/// Returns true if an object grants more than before after it is applied, false if it has done so already, and `None`
+/// if it would lose something.
+fn grown(old: &Value, new: &Value, applied: &Value) -> Option<bool> {
+    if grants_all_of(applied, old) && has_metadata(applied, old) {
+        Some(true)
+    } else if grants_all_of(old, applied) && has_metadata(old, new) {
+        Some(false)
+    } else {
+        None
+    }
 }
 
 fn name(csv: &ClusterServiceVersion) -> String {
@@ -84,24 +94,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn newest_version_of_a_package_decides() {
-        let csv = |package: &str, version: &str| -> ClusterServiceVersion {
-            let of = json!({"type": "olm.package", "value": {"packageName": package, "version": version}});
-            let properties = json!({"properties": [of]}).to_string();
-            serde_json::from_value(json!({
-                "metadata": {"name": format!("{package}.v{version}"), "namespace": "demo",
-                    "annotations": {"operatorframework.io/properties": properties}},
-                "spec": {"version": version},
-            }))
-            .unwrap()
+    fn shared_role_loses_nothing() {
+        let role = |verbs: &[&str], labels: Value| {
+            json!({"kind": "ClusterRole", "metadata": {"labels": labels},
+                "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]})
         };
-        let others = [csv("memo", "1.1.0"), csv("memo", "1.0.0")];
-        let users = ["demo/memo.v1.1.0".to_owned(), "demo/memo.v1.0.0".to_owned()];
-        let changes = |changes: bool| Sharing::With { users: users.to_vec(), changes };
-        assert_eq!(of_versions(&csv("memo", "1.1.0"), &others), changes(true));
-        assert_eq!(of_versions(&csv("memo", "1.0.0"), &others), changes(false));
-        let conflict = Sharing::Conflict { user: "demo/memo.v1.1.0".to_owned() };
-        assert_eq!(of_versions(&csv("other", "2.0.0"), &others), conflict);
+        let none = || json!({});
+        let (less, more) = (role(&["get"], none()), role(&["get", "list"], none()));
+        assert_eq!(grown(&less, &more, &more), Some(true));
+        assert_eq!(grown(&more, &less, &less), Some(false));
+        assert_eq!(grown(&less, &role(&["list"], none()), &role(&["list"], none())), None);
+        let viewed = role(&["get"], json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"}));
+        assert_eq!(grown(&viewed, &more, &more), None, "viewers would lose their permissions");
     }
 
     #[test]

@@ -113,14 +113,27 @@ async fn watcher(packages: &PackageServer) -> impl AsyncFn(&str, &str) -> http::
     }
 }
 
-/// Returns the next event of a watch: its type, and the name of the package.
-async fn event(watch: &mut http::Response<hyper::body::Incoming>) -> Option<(String, String)> {
-    let frame = watch.body_mut().frame().await?.unwrap();
-    let event: Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+/// Returns the next event of a watch: its type, the name of the package, and the version.
+async fn versioned_event(watch: &mut http::Response<hyper::body::Incoming>) -> Option<(String, String, String)> {
+    // A large event is split into several frames.
+    let mut text = Vec::new();
+    while text.last() != Some(&b'\n') {
+        let frame = watch.body_mut().frame().await?.unwrap();
+        text.extend_from_slice(frame.data_ref().unwrap());
+    }
+    let event: Value = serde_json::from_slice(&text).unwrap();
     let object = &event["object"];
     let name = object["metadata"]["name"].as_str().or(object["rows"][0]["cells"][0].as_str());
     let name = name.unwrap_or_else(|| panic!("{event}"));
-    Some((event["type"].as_str().unwrap().to_owned(), name.to_owned()))
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_else(|| panic!("{event}"));
+    let row = &object["rows"][0]["object"]["metadata"];
+    assert!(row.is_null() || row["resourceVersion"] == version, "{event}");
+    Some((event["type"].as_str().unwrap().to_owned(), name.to_owned(), version.to_owned()))
+}
+
+/// Returns the next event of a watch: its type, and the name of the package.
+async fn event(watch: &mut http::Response<hyper::body::Incoming>) -> Option<(String, String)> {
+    versioned_event(watch).await.map(|(kind, name, _)| (kind, name))
 }
 
 #[tokio::test]
@@ -129,23 +142,47 @@ async fn packages_are_watched() {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let packages = recorded::server();
     let ask = watcher(&packages).await;
-    let list = ask("limit=500", JSON).await.into_body().collect().await.unwrap().to_bytes();
-    let list: Value = serde_json::from_slice(&list).unwrap();
-    let version = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let newest = async || {
+        let list = ask("limit=500", JSON).await.into_body().collect().await.unwrap().to_bytes();
+        let list: Value = serde_json::from_slice(&list).unwrap();
+        list["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+    };
+    let version = newest().await;
     let query = format!("watch=true&resourceVersion={version}&fieldSelector=metadata.name%3Dmemo");
     let (mut objects, mut rows) = (ask(&query, JSON).await, ask(&query, TABLE).await);
     packages.remove(&recorded::catalog_key());
-    let deleted = Some(("DELETED".to_owned(), "memo".to_owned()));
-    assert_eq!((event(&mut objects).await, event(&mut rows).await), (deleted.clone(), deleted));
+    let deleted = Some(("DELETED".to_owned(), "memo".to_owned(), newest().await));
+    assert_eq!((versioned_event(&mut objects).await, versioned_event(&mut rows).await), (deleted.clone(), deleted));
     recorded::insert(&packages);
-    let added = Some(("ADDED".to_owned(), "memo".to_owned()));
-    assert_eq!((event(&mut objects).await, event(&mut rows).await), (added.clone(), added.clone()));
+    let added = Some(("ADDED".to_owned(), "memo".to_owned(), newest().await));
+    let events = (versioned_event(&mut objects).await, versioned_event(&mut rows).await);
+    assert_eq!(events, (added.clone(), added.clone()));
 
     let mut new = ask("watch=true&fieldSelector=metadata.name%3Dmemo&timeoutSeconds=1", JSON).await;
-    assert_eq!(event(&mut new).await, added, "without a version, everything is new");
+    assert_eq!(versioned_event(&mut new).await, added, "without a version, everything is new");
     assert_eq!(event(&mut new).await, None, "it ends after its time");
     assert_eq!(ask(&format!("watch=true&resourceVersion={version}"), JSON).await.status(), 410);
     assert_eq!(ask("watch=true&sendInitialEvents=true", JSON).await.status(), 422);
+}
+
+#[tokio::test]
+async fn watches_continue_from_the_version_of_the_last_event() {
+    const JSON: &str = "application/json";
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    for accept in [JSON, TABLE] {
+        let packages = recorded::server();
+        let ask = watcher(&packages).await;
+        let mut watch = ask("watch=true", accept).await;
+        let mut versions = Vec::new();
+        for _ in 0..8 {
+            versions.push(versioned_event(&mut watch).await.unwrap().2);
+        }
+        // A client without the last event lists again: it would miss the rest.
+        assert_eq!(ask(&format!("watch=true&resourceVersion={}", versions[6]), accept).await.status(), 410);
+        let mut next = ask(&format!("watch=true&resourceVersion={}", versions[7]), accept).await;
+        packages.remove(&recorded::catalog_key());
+        assert_eq!(event(&mut next).await.unwrap().0, "DELETED");
+    }
 }
 
 #[tokio::test]

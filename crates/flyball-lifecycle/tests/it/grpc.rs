@@ -172,7 +172,7 @@ fn catalog() -> Content {
 #[tokio::test]
 async fn client_loads_what_the_server_offers() {
     let content = catalog();
-    let location = Location::Grpc(served(content.clone()).await);
+    let location = location(&served(content.clone()).await, "1");
     let loaded = Sources::default().load(&location, None).await.unwrap().unwrap().content;
     let key = || CatalogKey { namespace: "ns".into(), name: "c".into() };
     let entries = |content: &Content| {
@@ -291,16 +291,26 @@ async fn failures_name_the_method_and_the_address() {
     }
 }
 
+/// Returns the location of a registry for the CatalogSource with a UID.
+fn location(address: &str, uid: &str) -> Location {
+    Location::Grpc { address: address.to_owned(), source: uid.to_owned() }
+}
+
 #[tokio::test]
 async fn restarted_server_is_noticed_by_the_next_check() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let first = tokio::spawn(serve(Service::new(Arc::new(catalog())), listener, async { drop(stopped.await) }));
-    let (sources, location) = (Sources::default(), Location::Grpc(address.clone()));
+    let (sources, location) = (Sources::default(), location(&address, "1"));
+    let other = self::location(&address, "2");
+    sources.check(&location).await.unwrap_err();
     let loaded = sources.load(&location, None).await.unwrap().unwrap();
+    sources.check(&other).await.unwrap_err();
+    sources.load(&other, None).await.unwrap();
     for _ in 0..3 {
         sources.check(&location).await.unwrap();
+        sources.check(&other).await.unwrap();
     }
     stop.send(()).unwrap();
     first.await.unwrap();
@@ -310,6 +320,7 @@ async fn restarted_server_is_noticed_by_the_next_check() {
     let again = sources.load(&location, Some(&loaded.revision)).await.unwrap().unwrap();
     assert_ne!(again.revision, loaded.revision, "it has another content");
     sources.check(&location).await.unwrap();
+    sources.check(&other).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -322,7 +333,7 @@ async fn servers_of_another_protocol_are_errors() {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
         }
     });
-    let error = Sources::default().load(&Location::Grpc(address.clone()), None).await.unwrap_err().to_string();
+    let error = Sources::default().load(&location(&address, "1"), None).await.unwrap_err().to_string();
     assert!(error.contains(&address), "{error}");
 }
 
@@ -391,7 +402,7 @@ async fn responses_of_a_registry_are_bounded_by_their_memory() {
             "ListBundles" => bundles.clone(),
             _ => vec![long.clone()],
         };
-        let loaded = Sources::default().load(&Location::Grpc(served_by(respond).await), None).await;
+        let loaded = Sources::default().load(&location(&served_by(respond).await, "1"), None).await;
         let is_too_large =
             |error: &SourceError| matches!(error, SourceError::Registry(ConnectionError::TooLarge { .. }));
         assert_eq!(loaded.as_ref().is_err_and(is_too_large), expected, "{:?}", loaded.err());

@@ -1,9 +1,10 @@
-//! A bundle with a ClusterRole of a fixed name, installed in two namespaces.
+//! Bundles with a ClusterRole of a fixed name, installed in two namespaces.
 
 use crate::behavior::catalog::{ADDRESS, Server};
 use crate::fixture::{SUCCEEDED, bundle, delete, namespace, own_group, patch, state_in};
+use flyball_cluster::Faults;
 use flyball_cluster::testing::Test;
-use flyball_lifecycle::api::{self, ClusterServiceVersion, InstallPlan, Subscription};
+use flyball_lifecycle::api::{self, ClusterServiceVersion, InstallPlan, InstallPlanPhase, Subscription};
 use flyball_lifecycle::content::{Blobs, Content};
 use flyball_lifecycle::{Settings, operator};
 use k8s_openapi::api::core::v1::Namespace;
@@ -14,32 +15,43 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 const OTHER: &str = "other";
+/// Delays that let requests overlap in many ways.
+const SLOW: Faults = Faults { slow: 0.5, ..Faults::NONE };
 const ROLE: &str = "memo-metrics-reader";
 
 /// Returns a bundle of the recorded catalog, with a role as kubebuilder's projects have one.
-fn with_role(name: &str, version: &str, verbs: &[&str]) -> Value {
+fn with_role(name: &str, api: &str, verbs: &[&str]) -> Value {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ROLE},
         "rules": [{"nonResourceURLs": ["/metrics"], "verbs": verbs}],
     });
+    let (package, version) = name.split_once(".v").unwrap();
     let mut properties = vec![
-        json!({"type": "olm.package", "value": {"packageName": "memo", "version": version}}),
-        json!({"type": "olm.gvk", "value": {"group": "demo.flyball.dev", "version": "v1", "kind": "Memo"}}),
+        json!({"type": "olm.package", "value": {"packageName": package, "version": version}}),
+        json!({"type": "olm.gvk", "value": {"group": "demo.flyball.dev", "version": "v1", "kind": api}}),
     ];
     for object in bundle(name).into_iter().chain([role]) {
         let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, object.to_string());
         properties.push(json!({"type": "olm.bundle.object", "value": {"data": data}}));
     }
-    json!({"schema": "olm.bundle", "name": name, "package": "memo", "image": "", "properties": properties})
+    json!({"schema": "olm.bundle", "name": name, "package": package, "image": "", "properties": properties})
 }
 
+/// Returns a catalog with two packages, whose ClusterRoles have the same name.
 fn content() -> Content {
-    let entries = json!([{"name": "memo.v1.0.0"}, {"name": "memo.v1.1.0", "replaces": "memo.v1.0.0"}]);
+    let package = |name: &str| json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"});
+    let channel = |package: &str, entries: Value| {
+        let schema = "olm.channel";
+        json!({"schema": schema, "package": package, "name": "stable", "entries": entries})
+    };
     let documents = [
-        json!({"schema": "olm.package", "name": "memo", "defaultChannel": "stable"}),
-        json!({"schema": "olm.channel", "package": "memo", "name": "stable", "entries": entries}),
-        with_role("memo.v1.0.0", "1.0.0", &["get"]),
-        with_role("memo.v1.1.0", "1.1.0", &["get", "head"]),
+        package("memo"),
+        channel("memo", json!([{"name": "memo.v1.0.0"}, {"name": "memo.v1.1.0", "replaces": "memo.v1.0.0"}])),
+        with_role("memo.v1.0.0", "Memo", &["get"]),
+        with_role("memo.v1.1.0", "Memo", &["get", "head"]),
+        package("worn"),
+        channel("worn", json!([{"name": "worn.v1.0.0"}])),
+        with_role("worn.v1.0.0", "Rag", &["get", "post"]),
     ];
     let mut blobs = Blobs::default();
     let text: Vec<String> = documents.iter().map(Value::to_string).collect();
@@ -47,7 +59,8 @@ fn content() -> Content {
     Content::new(blobs)
 }
 
-async fn start() -> Test {
+/// Starts the manager with the catalog, and an OperatorGroup in each of the two namespaces.
+async fn start_with(seed: u64, faults: Faults) -> Test {
     let content = Arc::new(content());
     let make = move || {
         let server = Server::of((*content).clone());
@@ -61,6 +74,8 @@ async fn start() -> Test {
         .allows_changes_of::<CustomResourceDefinition>()
         .allows_changes_of::<api::Operator>()
         .allows_changes_in(OTHER)
+        .seed(seed)
+        .faults(faults)
         .start()
         .await;
     own_group(&test).await;
@@ -69,15 +84,30 @@ async fn start() -> Test {
     namespace(&test, OTHER, json!({})).await;
     let group = json!({"targetNamespaces": [OTHER]});
     create(&test, OTHER, "operators.coreos.com/v1", "OperatorGroup", "group", group).await;
+    test
+}
+
+/// Starts the manager, and installs the first version in both namespaces.
+async fn start_installed(seed: u64, faults: Faults) -> Test {
+    let test = start_with(seed, faults).await;
     for namespace in ["test", OTHER] {
-        let spec = json!({
-            "name": "memo", "channel": "stable", "startingCSV": "memo.v1.0.0", "installPlanApproval": "Manual",
-            "source": "demo", "sourceNamespace": "test",
-        });
-        create(&test, namespace, "operators.coreos.com/v1alpha1", "Subscription", "memo", spec).await;
+        subscribe(&test, namespace, "memo").await;
         install(&test, namespace, "memo.v1.0.0").await;
     }
     test
+}
+
+async fn start() -> Test {
+    start_installed(1, Faults::NONE).await
+}
+
+/// Subscribes to the first version of a package, with manual approval.
+async fn subscribe(test: &Test, namespace: &str, package: &str) {
+    let spec = json!({
+        "name": package, "channel": "stable", "startingCSV": format!("{package}.v1.0.0"),
+        "installPlanApproval": "Manual", "source": "demo", "sourceNamespace": "test",
+    });
+    create(test, namespace, "operators.coreos.com/v1alpha1", "Subscription", package, spec).await;
 }
 
 async fn create(test: &Test, namespace: &str, version: &str, kind: &str, name: &str, spec: Value) {
@@ -85,27 +115,51 @@ async fn create(test: &Test, namespace: &str, version: &str, kind: &str, name: &
     test.apply(&json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}).to_string()).await;
 }
 
-/// Approves the plan for a version, and waits until it runs.
-async fn install(test: &Test, namespace: &str, csv: &str) {
+/// Approves the plan for a version, and returns its name.
+async fn approve(test: &Test, namespace: &str, csv: &str) -> String {
     let plans: Api<InstallPlan> = Api::namespaced(test.client(), namespace);
     let find = async || {
         let all = plans.list(&ListParams::default()).await.unwrap().items;
-        all.into_iter().find(|plan| plan.spec.cluster_service_version_names == [csv])
+        let waits = |plan: &InstallPlan| plan.status.phase == InstallPlanPhase::RequiresApproval;
+        all.into_iter().find(|plan| plan.spec.cluster_service_version_names == [csv] && waits(plan))
     };
     test.eventually(&format!("{csv} is planned in {namespace}"), async || find().await.is_some()).await;
-    patch(&plans, &find().await.unwrap().metadata.name.unwrap(), json!({"spec": {"approved": true}})).await;
+    let plan = find().await.unwrap().metadata.name.unwrap();
+    patch(&plans, &plan, json!({"spec": {"approved": true}})).await;
+    plan
+}
+
+async fn until_runs(test: &Test, namespace: &str, csv: &str) {
     let csvs: Api<ClusterServiceVersion> = Api::namespaced(test.client(), namespace);
     let runs = async || state_in(&csvs, csv).await == SUCCEEDED;
     test.eventually(&format!("{csv} runs in {namespace}"), runs).await;
 }
 
-async fn uninstall(test: &Test, namespace: &str, csv: &str) {
-    delete(&Api::<Subscription>::namespaced(test.client(), namespace), "memo").await;
+/// Approves the plan for a version, and waits until it runs.
+async fn install(test: &Test, namespace: &str, csv: &str) {
+    approve(test, namespace, csv).await;
+    until_runs(test, namespace, csv).await;
+}
+
+/// Begins to uninstall a version.
+async fn remove(test: &Test, namespace: &str, csv: &str) {
+    let subscriptions = Api::<Subscription>::namespaced(test.client(), namespace);
+    if subscriptions.get_opt("memo").await.unwrap().is_some() {
+        delete(&subscriptions, "memo").await;
+    }
+    delete(&Api::<ClusterServiceVersion>::namespaced(test.client(), namespace), csv).await;
+}
+
+async fn until_gone(test: &Test, namespace: &str, csv: &str) {
     let csvs = Api::<ClusterServiceVersion>::namespaced(test.client(), namespace);
-    delete(&csvs, csv).await;
     let is_gone = async || csvs.get_opt(csv).await.unwrap().is_none();
     test.eventually(&format!("{csv} is gone from {namespace}"), is_gone).await;
     test.assert_converges().await;
+}
+
+async fn uninstall(test: &Test, namespace: &str, csv: &str) {
+    remove(test, namespace, csv).await;
+    until_gone(test, namespace, csv).await;
 }
 
 /// Returns owner and verbs of the role.
@@ -138,4 +192,72 @@ async fn upgrade_of_one_installation_changes_the_shared_role() {
     install(&test, "test", "memo.v1.1.0").await;
     uninstall(&test, "test", "memo.v1.1.0").await;
     assert_eq!(role(&test).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn role_is_deleted_if_all_users_are_deleted_at_once() {
+    for seed in 1..=4 {
+        let test = start_installed(seed, if seed == 1 { Faults::NONE } else { SLOW }).await;
+        test.assert_converges().await;
+        tokio::join!(remove(&test, "test", "memo.v1.0.0"), remove(&test, OTHER, "memo.v1.0.0"));
+        until_gone(&test, "test", "memo.v1.0.0").await;
+        until_gone(&test, OTHER, "memo.v1.0.0").await;
+        assert_eq!(role(&test).await, None, "seed {seed}");
+    }
+}
+
+/// The deletion of a new owner may have looked for its objects just before it got this one.
+#[tokio::test(start_paused = true)]
+async fn role_of_an_owner_that_is_gone_is_passed_on_by_its_users() {
+    let test = start().await;
+    let roles = Api::<ClusterRole>::all(test.client());
+    let set_owner = async |name: &str| patch(&roles, ROLE, json!({"metadata": {"labels": {"olm.owner": name}}})).await;
+    set_owner("memo.v0.9.0").await;
+    uninstall(&test, "test", "memo.v1.0.0").await;
+    assert_eq!(role(&test).await.unwrap().0, "other/memo.v1.0.0");
+    set_owner("memo.v0.9.0").await;
+    uninstall(&test, OTHER, "memo.v1.0.0").await;
+    assert_eq!(role(&test).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn role_stays_if_another_installation_takes_it_over_during_the_deletion_of_its_owner() {
+    for seed in 6..=10 {
+        let test = start_with(seed, SLOW).await;
+        subscribe(&test, "test", "memo").await;
+        install(&test, "test", "memo.v1.0.0").await;
+        subscribe(&test, OTHER, "memo").await;
+        tokio::join!(approve(&test, OTHER, "memo.v1.0.0"), remove(&test, "test", "memo.v1.0.0"));
+        until_runs(&test, OTHER, "memo.v1.0.0").await;
+        until_gone(&test, "test", "memo.v1.0.0").await;
+        let expected = ("other/memo.v1.0.0".to_owned(), vec!["get".to_owned()]);
+        assert_eq!(role(&test).await, Some(expected), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_package_with_another_role_of_the_same_name_is_not_installed() {
+    let test = start_with(1, Faults::NONE).await;
+    subscribe(&test, "test", "memo").await;
+    install(&test, "test", "memo.v1.0.0").await;
+    test.assert_converges().await;
+    let before = role(&test).await.unwrap();
+    assert_eq!(before, ("test/memo.v1.0.0".to_owned(), vec!["get".to_owned()]));
+    subscribe(&test, OTHER, "worn").await;
+    let plan = approve(&test, OTHER, "worn.v1.0.0").await;
+    let plans: Api<InstallPlan> = Api::namespaced(test.client(), OTHER);
+    let status = async || plans.get(&plan).await.unwrap().status;
+    test.eventually("the plan fails", async || status().await.phase == InstallPlanPhase::Failed).await;
+    assert_eq!(
+        status().await.message,
+        "ClusterRole memo-metrics-reader belongs to ClusterServiceVersion test/memo.v1.0.0, which worn.v1.0.0 does not \
+         replace, and differs from that of its bundle: uninstall that operator, or do not install this one"
+    );
+    assert_eq!(role(&test).await.unwrap(), before);
+    let csvs: Api<ClusterServiceVersion> = Api::namespaced(test.client(), OTHER);
+    assert!(csvs.get_opt("worn.v1.0.0").await.unwrap().is_none());
+    // The remedy in the message.
+    uninstall(&test, "test", "memo.v1.0.0").await;
+    until_runs(&test, OTHER, "worn.v1.0.0").await;
+    assert_eq!(role(&test).await.unwrap(), ("other/worn.v1.0.0".to_owned(), vec!["get".to_owned(), "post".to_owned()]));
 }

@@ -129,7 +129,8 @@ fn check_target(args: &RehearseArgs, snapshot: &Snapshot, subscription: &Subscri
 fn print(rehearsal: &Rehearsal) {
     let Rehearsal { subscription, namespace, from, outcome, changes, invalid, validated, skipped, .. } = rehearsal;
     let state = match (rehearsal.succeeded, outcome.succeeded) {
-        (true, _) => paint(Style::Good, "works"),
+        (true, _) if rehearsal.unread.is_empty() => paint(Style::Good, "works"),
+        (true, _) => paint(Style::Busy, "works, as far as you may read the cluster"),
         (false, true) => paint(Style::Bad, "breaks custom resources"),
         (false, false) => paint(Style::Bad, "fails"),
     };

@@ -316,7 +316,8 @@ impl RollbackReport {
 fn print(report: &RollbackReport) {
     let RollbackReport { namespace, subscription, from, to, .. } = report;
     let state = match (report.dry_run, report.succeeded) {
-        (true, _) => "can be rolled back (dry run)".to_owned(),
+        (true, _) if report.unread.is_empty() => "can be rolled back (dry run)".to_owned(),
+        (true, _) => "can be rolled back, as far as you may read the cluster (dry run)".to_owned(),
         (false, true) => paint(Style::Good, "rolled back"),
         (false, false) => "is being rolled back".to_owned(),
     };

@@ -124,7 +124,7 @@ pub(super) fn of_plan(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
         InstallPlanPhase::RequiresApproval if !plan.spec.approved => Some(
             Cause::new(Severity::Waiting, object, format!("it waits for approval to install {operators}"))
                 .field("spec.approved")
-                .remedy(format!("flyball olm approve {name} -n {namespace}")),
+                .remedy(format!("flyball olm approve {} -n {namespace}", tracked.name())),
         ),
         InstallPlanPhase::Failed => Some(
             Cause::new(Severity::Blocking, object, failure(plan))

@@ -59,7 +59,7 @@ impl Server {
 
 impl Server {
     fn reach(&self, location: &Location) -> Result<(), SourceError> {
-        let Location::Grpc(address) = location else { panic!("the recordings have no {location}") };
+        let Location::Grpc { address, .. } = location else { panic!("the recordings have no {location}") };
         if address == ADDRESS && self.is_running.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -37,7 +37,7 @@ impl CatalogClient for LoadedCatalogs {
         known: Option<&'c str>,
     ) -> BoxFuture<'c, Result<Option<Loaded>, SourceError>> {
         let found = match location {
-            Location::Grpc(address) => self.contents.get(address),
+            Location::Grpc { address, .. } => self.contents.get(address),
             _ => None,
         };
         match found {

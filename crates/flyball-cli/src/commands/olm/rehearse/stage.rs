@@ -69,7 +69,7 @@ pub(super) struct Change<'c> {
 enum State {
     Running,
     Complete,
-    /// It fails. The manager tries again, since the reason may only be temporary.
+    /// Failed. The manager tries again, since the reason may only be temporary.
     Refused,
 }
 

@@ -1,0 +1,64 @@
+//! The number of open watches, by user.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Limit of watches of all users, and of one user, who cannot prevent those of others.
+const MAX_WATCHES: usize = 100;
+const MAX_OF_USER: usize = 10;
+
+/// The open watches.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenWatches(Arc<Mutex<BTreeMap<String, usize>>>);
+
+/// An open watch, which counts until this is dropped.
+#[derive(Debug)]
+pub(super) struct OpenWatch {
+    all: OpenWatches,
+    user: String,
+}
+
+impl OpenWatches {
+    /// Counts a watch of a user; `None` if there are too many.
+    pub(super) fn open(&self, user: &str) -> Option<OpenWatch> {
+        let mut users = self.0.lock();
+        let own = users.get(user).copied().unwrap_or_default();
+        if own >= MAX_OF_USER || users.values().sum::<usize>() >= MAX_WATCHES {
+            return None;
+        }
+        users.insert(user.to_owned(), own + 1);
+        Some(OpenWatch { all: self.clone(), user: user.to_owned() })
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        let mut users = self.all.0.lock();
+        if let Some(count) = users.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                users.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_cannot_prevent_watches_of_others() {
+        let watches = OpenWatches::default();
+        let mut open: Vec<OpenWatch> = (0..MAX_OF_USER).filter_map(|_| watches.open("a")).collect();
+        assert!(open.len() == MAX_OF_USER && watches.open("a").is_none());
+        assert!(watches.open("b").is_some());
+        open.pop();
+        assert!(watches.open("a").is_some());
+        drop(open);
+        assert!(watches.0.lock().is_empty());
+        let all: Vec<OpenWatch> = (0..2 * MAX_WATCHES).filter_map(|n| watches.open(&n.to_string())).collect();
+        assert_eq!(all.len(), MAX_WATCHES);
+    }
+}
