@@ -61,7 +61,7 @@ pub(super) async fn discover(client: &Client) -> Vec<Endpoint> {
     found
 }
 
-/// Selects the Deployments whose pods are listed: by turns of each namespace, so that none of them hides those of others.
+/// Selects the Deployments whose pods are listed, by turns of each namespace, so that none hides those of others.
 fn selected(deployments: Vec<Deployment>) -> Vec<Deployment> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let runs = |deployment: &Deployment| deployment.spec.as_ref().is_none_or(|spec| spec.replicas != Some(0));
