@@ -90,13 +90,13 @@ mod tests {
     fn lines_read(input: &str) -> usize {
         let mut prompt = Prompt::new(input.as_bytes(), Vec::new()).unwrap();
         for n in 1..=4 {
-            let site = Site { process: 0, port: Port::Step, name: "1".to_owned(), occurrence: n };
+            let site = Site { process: 0, port: Port::Step, name: n.to_string(), occurrence: 1 };
             let faults = if n == 3 { vec![Fault::Restart] } else { Vec::new() };
             prompt.cross(&Crossing { at: Duration::from_millis(1500), site: &site, faults: &faults }).unwrap();
         }
         let output = String::from_utf8(prompt.output).unwrap();
         assert_eq!(output.lines().count(), 5, "{output}");
-        assert_eq!(output.lines().nth(3), Some("     1.500 s  step:1#3 ✱ restart"), "{output}");
+        assert_eq!(output.lines().nth(3), Some("     1.500 s  step:3 ✱ restart"), "{output}");
         input.lines().count() - prompt.input.lines().count()
     }
 
