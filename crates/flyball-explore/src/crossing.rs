@@ -71,7 +71,7 @@ impl<R: BufRead, W: Write> Prompt<R, W> {
     }
 }
 
-/// Returns a function that prompts at the terminal. The replay continues without prompts if it cannot be read or written.
+/// Returns a function that prompts at the terminal. Without one, the replay continues without prompts.
 pub(crate) fn prompt() -> impl Fn(&Crossing<'_>) + Send + Sync {
     // Not the macros, whose output the test harness captures.
     let prompt = Mutex::new(Prompt::new(BufReader::new(io::stdin()), io::stderr()).ok());

@@ -198,7 +198,7 @@ fn missing_group_catalog_and_approval_are_named() {
     let diagnosis = explain(&snapshot, "memo");
     let cause = blocking(&diagnosis)[0];
     assert_eq!((cause.severity, &*cause.field), (Severity::Waiting, "spec.approved"));
-    assert_eq!(cause.remedy, "flyball olm approve install-1 -n ns");
+    assert_eq!(cause.remedy, "flyball olm approve memo -n ns");
 }
 
 #[test]
