@@ -1,7 +1,6 @@
 //! Polls of operators: of their ledger, or of their counters if they have none.
 
 use super::Shared;
-use super::tasks::{BoxError, POLL_TIMEOUT};
 use crate::source::counters::{Counters, METRICS_PATH};
 use crate::source::ledger::{OVERLAP_SECONDS, RECONCILES_PATH, Reader, Reconciles, STATE_PATH, State, cache_samples};
 use crate::store::Sample;
@@ -12,12 +11,17 @@ use flyball::web::{Client, Trust};
 use flyball_core::time::{Timestamp, rfc3339};
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
+use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, fs};
 use tokio::time::{sleep, timeout};
 
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// Timeout of a poll.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest response of an operator.
 const MAX_LEDGER_BYTES: usize = 32 << 20;
 /// Longest interval that one poll covers.
@@ -133,7 +137,7 @@ impl Poller {
         if let Some(token) = &self.token {
             request.headers_mut().insert(AUTHORIZATION, token.bearer()?);
         }
-        let response = timeout(POLL_TIMEOUT, client.fetch(request, MAX_LEDGER_BYTES)).await??;
+        let response = timeout(TIMEOUT, client.fetch(request, MAX_LEDGER_BYTES)).await??;
         match response.status() {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(response.into_body())),

@@ -1,6 +1,7 @@
 //! Background tasks: watches, polls, retention, and the endpoint.
 
-use super::{Shared, poll};
+use super::Shared;
+use super::poll::{self, BoxError, TIMEOUT};
 use crate::access::Access;
 use crate::api::Report;
 use crate::collect::{Collection, Collector, watch};
@@ -12,7 +13,6 @@ use flyball::{Clock, Task, TaskContext};
 use http::Request;
 use kube::ResourceExt;
 use std::collections::BTreeSet;
-use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -20,9 +20,6 @@ use tokio::time::{sleep, timeout};
 
 /// Interval of retention.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
-/// Timeout of a poll.
-pub(super) const POLL_TIMEOUT: Duration = Duration::from_secs(30);
-pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Returns all tasks.
 pub(super) fn all(shared: &Arc<Shared>) -> Vec<Task> {
@@ -81,7 +78,7 @@ async fn poll_usage(cx: &TaskContext, store: &Store, collection: &Collection, in
         }
         let poll = async {
             let request = Request::get(PATH).body(Vec::new())?;
-            let list: PodMetricsList = timeout(POLL_TIMEOUT, cx.client().request(request)).await??;
+            let list: PodMetricsList = timeout(TIMEOUT, cx.client().request(request)).await??;
             let samples = {
                 let collector = collection.collector.lock();
                 let find = |namespace: &str, name: &str| {
