@@ -13,6 +13,7 @@ use flyball::{Clock, Task, TaskContext};
 use http::Request;
 use kube::ResourceExt;
 use std::collections::BTreeSet;
+use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
