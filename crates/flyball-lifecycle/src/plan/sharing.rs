@@ -80,11 +80,11 @@ fn name(csv: &ClusterServiceVersion) -> String {
 }
 
 /// Returns true if an object has the labels and annotations of another one, except for those of its owner.
-fn has_metadata(old: &Value, new: &Value) -> bool {
+fn has_metadata(object: &Value, other: &Value) -> bool {
     ["labels", "annotations"].into_iter().all(|field| {
-        let wanted = new["metadata"][field].as_object().into_iter().flatten();
+        let wanted = other["metadata"][field].as_object().into_iter().flatten();
         let mut wanted = wanted.filter(|(name, _)| ![OWNER, OWNER_KIND, OWNER_NAMESPACE].contains(&name.as_str()));
-        wanted.all(|(name, value)| old["metadata"][field][name] == *value)
+        wanted.all(|(name, value)| object["metadata"][field][name] == *value)
     })
 }
 
