@@ -32,13 +32,13 @@ const CHANGE: &str = "bench.flyball.dev/change";
 /// The work of a reconcile, its number of objects, and the number of changes of these.
 const WORKS: [(&str, usize, usize); 3] = [("start", 10_000, 0), ("update", 500, 4_000), ("write", 1_000, 0)];
 
-/// Measures the cost of a record, and of `runs` pairs of operators.
-pub(crate) async fn measure(runs: usize) -> Result<()> {
+/// Measures the cost of a record, and of `runs` pairs of operators for one work or for all.
+pub(crate) async fn measure(runs: usize, only: Option<&str>) -> Result<()> {
     measure_record();
     let arena = Arena::start().await?;
     populate(&arena.client, "start", WORKS[0].1).await?;
-    println!("{:>7} {:>16} {:>16} {:>8} {:>18}", "", "without, µs", "with, µs", "ratio", "of pairs: 25 to 75 %");
-    for (work, objects, changes) in WORKS {
+    println!("{:>7} {:>16} {:>16} {:>16} {:>18}", "", "without, µs", "with, µs", "ratio", "of pairs: 25 to 75 %");
+    for (work, objects, changes) in WORKS.into_iter().filter(|(work, ..)| only.is_none_or(|only| only == *work)) {
         let (mut without, mut with) = (Vec::new(), Vec::new());
         // The first pair is a warm-up, and the order alternates.
         for run in 0..=runs {
@@ -60,8 +60,11 @@ pub(crate) async fn measure(runs: usize) -> Result<()> {
         ratios.sort_by(f64::total_cmp);
         let quarter = ratios.len() / 4;
         let (low, high) = (ratios[quarter], ratios[ratios.len() - 1 - quarter]);
+        // Standard error of the median of a normal distribution with these quartiles.
+        let error = 1.253 * (high - low) / 1.349 / (runs as f64).sqrt();
         let (without, with) = (median(without) * 1e6, median(with) * 1e6);
-        println!("{work:>7} {without:>16.2} {with:>16.2} {:>8.3} {low:>8.3} to {high:.3}", median(ratios));
+        let ratio = format!("{:.3} ± {error:.3}", median(ratios));
+        println!("{work:>7} {without:>16.2} {with:>16.2} {ratio:>16} {low:>8.3} to {high:.3}");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! | `writes [RUNS [N…]]` | a controller that writes a child and a status for each object |
 //! | `server FLYBALL [KUBECONFIG]` | the server of this binary, compared with that of a kubeconfig |
 //! | `in-process` | the same server as a library, without a socket |
-//! | `ledger [RUNS]` | the record of a reconcile in a ledger, and operators with and without one |
+//! | `ledger [RUNS [WORK]]` | the record of a reconcile in a ledger, and operators with and without one |
 
 mod contest;
 mod in_process;
@@ -33,11 +33,12 @@ fn main() -> Result<()> {
         ["server", flyball] => runtime.block_on(server::measure(flyball, None)),
         ["server", flyball, peer] => runtime.block_on(server::measure(flyball, Some(peer))),
         ["in-process"] => runtime.block_on(in_process::measure()),
-        ["ledger"] => runtime.block_on(ledger::measure(15)),
-        ["ledger", runs] => runtime.block_on(ledger::measure(runs.parse()?)),
+        ["ledger"] => runtime.block_on(ledger::measure(15, None)),
+        ["ledger", runs] => runtime.block_on(ledger::measure(runs.parse()?, None)),
+        ["ledger", runs, work] => runtime.block_on(ledger::measure(runs.parse()?, Some(work))),
         ["ledger-operator", ref words @ ..] => runtime.block_on(ledger::operator(words)),
         _ => {
-            Err("usage: cold-start [RUNS [N…]] | writes [RUNS [N…]] | server FLYBALL [KUBECONFIG] | in-process | ledger [RUNS]".into())
+            Err("usage: cold-start [RUNS [N…]] | writes [RUNS [N…]] | server FLYBALL [KUBECONFIG] | in-process | ledger [RUNS [WORK]]".into())
         }
     };
     runtime.shutdown_background();

@@ -201,7 +201,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         std::process::exit(0);
     });
-    runtime(variable("FLYBALL_THREADS", "1").parse()?)?.block_on(async {
-        Ok(operator.run_at(Config::infer().await?, std::future::pending()).await?)
-    })
+    runtime(variable("FLYBALL_THREADS", "1").parse()?)?
+        .block_on(async { Ok(operator.run_at(Config::infer().await?, std::future::pending()).await?) })
 }
