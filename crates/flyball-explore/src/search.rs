@@ -91,7 +91,7 @@ pub(crate) fn singles(schedule: &Schedule, outcome: &Outcome, is_custom: &dyn Fn
     let has_lease = outcome.visits.iter().any(|site| site.port == Port::Lease);
     let mut drops_bookmarks = true;
     for (n, site) in outcome.visits.iter().enumerate() {
-        if site.port == Port::Lease && site.occurrence > MAX_LEASES {
+        if site.concerns_lease() && site.occurrence > MAX_LEASES {
             continue;
         }
         if site.port == Port::Step && site.name == "1" {
@@ -120,7 +120,8 @@ pub(crate) fn singles(schedule: &Schedule, outcome: &Outcome, is_custom: &dyn Fn
 
 /// Returns the events after which a replica is frozen: those of custom resources first, the latest first.
 fn stale_events(visits: &[Site], is_custom: &dyn Fn(&str) -> bool) -> Vec<Site> {
-    let events = || visits.iter().rev().filter(|site| site.port == Port::Watch && site.process == 0);
+    let is_event = |site: &&Site| site.port == Port::Watch && site.process == 0 && !site.concerns_lease();
+    let events = || visits.iter().rev().filter(is_event);
     let (custom, other): (Vec<&Site>, Vec<&Site>) = events().partition(|site| is_custom(&site.name));
     custom.into_iter().chain(other).take(MAX_STALE).cloned().collect()
 }

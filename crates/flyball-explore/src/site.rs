@@ -30,7 +30,7 @@ pub enum Port {
     DeleteCollection,
     /// Delivery of an event of a watch to the operator.
     Watch,
-    /// Read or write of a Lease.
+    /// Read or write of a Lease. Watches of leases are as other watches.
     Lease,
     /// Call of a webhook of the operator.
     Webhook,
@@ -107,6 +107,12 @@ impl Site {
     #[must_use]
     pub fn later(&self, by: u32) -> Self {
         Self { occurrence: self.occurrence + by, ..self.clone() }
+    }
+
+    /// Returns true for requests of leases, and for events of their watches.
+    pub(crate) fn concerns_lease(&self) -> bool {
+        let is_of_kind = |name: &str| matches!(name.as_bytes().first(), None | Some(b'/'));
+        self.port == Port::Lease || self.name.strip_prefix(LEASES).is_some_and(is_of_kind)
     }
 
     /// Returns true if only the occurrences differ.
@@ -223,8 +229,8 @@ impl RequestTarget {
         }
         let has = |option: &str| query.split('&').any(|pair| pair == option);
         let port = match (method.as_str(), name) {
-            _ if resource == "leases" => Port::Lease,
             ("GET", None) if has("watch=true") || has("watch=1") => Port::Open,
+            _ if resource == "leases" => Port::Lease,
             ("GET", None) => Port::List,
             ("GET", Some(_)) => Port::Get,
             ("POST", _) => Port::Create,
@@ -271,6 +277,8 @@ impl RequestTarget {
     }
 }
 
+/// The kind of leases, as in sites.
+const LEASES: &str = "coordination.k8s.io/leases";
 /// Namespace of the operator itself.
 pub(crate) const OPERATOR_NAMESPACE: &str = "operator-system";
 /// Namespace of the scenario.
@@ -330,6 +338,7 @@ mod tests {
             ("POST", "/apis/apps/v1/namespaces/a/deployments", Port::Create, "apps/deployments/a/x"),
             ("DELETE", "/api/v1/namespaces/a", Port::Delete, "namespaces/x"),
             ("PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", Port::Lease, "renew"),
+            ("GET", "/apis/coordination.k8s.io/v1/leases?watch=true", Port::Open, "coordination.k8s.io/leases"),
             ("DELETE", "/api/v1/namespaces/test/pods", Port::DeleteCollection, "pods"),
         ] {
             let method = method.parse().unwrap();
@@ -337,6 +346,14 @@ mod tests {
             assert_eq!((target.port, &*target.site_name(&method, "x")), (port, name), "{method} {uri}");
         }
         assert_eq!(RequestTarget::of(&Method::GET, &"/readyz".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn sites_of_leases_are_recognized() {
+        let concerns = |text: &str| text.parse::<Site>().unwrap().concerns_lease();
+        let lease = ["lease:renew#2", "watch:coordination.k8s.io/leases/a/b#1", "open:coordination.k8s.io/leases#1"];
+        assert!(lease.into_iter().all(concerns));
+        assert!(!["watch:coordination.k8s.io/leasesets/a#1", "step:2", "get:leases/a#1"].into_iter().any(concerns));
     }
 
     #[test]
