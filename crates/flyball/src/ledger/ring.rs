@@ -3,14 +3,23 @@
 use super::ReconcileRecord;
 use std::collections::VecDeque;
 
-/// Reconciles with their sequence numbers, oldest first. They are stored in place: a new one needs no allocation.
+/// Reconciles, oldest first. They are stored in place: a new one needs no allocation.
 #[derive(Debug)]
 pub(super) struct Ring {
-    reconciles: VecDeque<(u64, ReconcileRecord)>,
+    reconciles: VecDeque<Entry>,
     max_count: usize,
     max_bytes: usize,
     bytes: usize,
     dropped: u64,
+}
+
+/// A reconcile in a ring.
+#[derive(Debug)]
+struct Entry {
+    sequence: u64,
+    /// Its size. To compute it again would read memory that is no longer in a cache of the processor.
+    bytes: usize,
+    reconcile: ReconcileRecord,
 }
 
 /// The size of a ring.
@@ -30,16 +39,17 @@ impl Ring {
     pub(super) fn push(&mut self, sequence: u64, reconcile: ReconcileRecord) {
         let bytes = reconcile.bytes();
         while self.reconciles.len() >= self.max_count || self.bytes + bytes > self.max_bytes {
-            let Some((_, oldest)) = self.reconciles.pop_front() else { break };
-            self.bytes -= oldest.bytes();
+            let Some(oldest) = self.reconciles.pop_front() else { break };
+            self.bytes -= oldest.bytes;
             self.dropped += 1;
         }
         self.bytes += bytes;
-        self.reconciles.push_back((sequence, reconcile));
+        self.reconciles.push_back(Entry { sequence, bytes, reconcile });
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(u64, ReconcileRecord)> {
-        self.reconciles.iter()
+    /// Returns the reconciles with their sequence numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &ReconcileRecord)> {
+        self.reconciles.iter().map(|entry| (entry.sequence, &entry.reconcile))
     }
 
     pub(super) fn size(&self) -> RingSize {
