@@ -43,7 +43,7 @@ export async function explorations({ flyball, open, audit, harmless, folder, dev
   const shot = async (name) => { await page.waitForTimeout(150); await page.screenshot({ path: `${folder}/${name}-${scheme}.png` }); await audit(page, name); };
   for (const key of ['g', 'e']) await page.keyboard.press(key);
   await until('the address', () => page.evaluate(() => location.hash === '#/explore'), 5);
-  await page.waitForFunction(() => document.querySelector('.explore').innerText.includes('operator.mjs'));
+  await page.waitForFunction(() => document.querySelector('.explore')?.innerText.includes('operator.mjs'));
   await shot('7-explore-empty');
   assert.ok((await page.$$eval('select[aria-label="Samples"] option', (all) => all.map((option) => option.textContent))).includes(SAMPLE));
   await page.selectOption('select[aria-label="Samples"]', 'blog.yaml');
