@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// Limit of the forks, each of which has a copy of all objects.
 const MAX_FORKS: usize = 8;
+/// Limit of the characters of an invalid duration in a message.
+const MAX_SHOWN_CHARS: usize = 40;
 
 /// The forks of a control plane.
 pub(super) struct Forks {
@@ -113,10 +115,11 @@ impl Forks {
 
     /// Advances the time of a fork by a duration, and pauses it.
     pub(super) fn step(&self, number: u32, duration: &str) -> Result<(), ExploreError> {
-        let duration = parse_unsigned_duration(duration.trim()).ok_or_else(|| {
-            ExploreError::Invalid(format!("{:.40?} is not a duration; use one such as 90s, 15m or 1h30m", duration))
+        let parsed = parse_unsigned_duration(duration.trim()).ok_or_else(|| {
+            let shown: String = duration.chars().take(MAX_SHOWN_CHARS).collect();
+            ExploreError::Invalid(format!("{shown:?} is not a duration; use one such as 90s, 15m or 1h30m"))
         })?;
-        let stepped = self.with(number, |time| time.step(duration))?;
+        let stepped = self.with(number, |time| time.step(parsed))?;
         stepped.map_err(|error| ExploreError::Invalid(format!("cannot step fork {number}: {error}")))
     }
 
