@@ -25,4 +25,4 @@ pub(crate) use answer::{Question, Source};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use operators::{OperatorArgs, endpoints};
 pub(crate) use sources::{investigate, parse_target};
-pub(crate) use token::TokenArgs;
+pub(crate) use token::{Credentials, TokenArgs};

@@ -12,6 +12,7 @@ use crate::shared::Shared;
 use crate::store::{Change, Watch};
 use crate::summary::{Summary, items, text};
 use crate::timeline::{self, Sources};
+use crate::verification::Evidence;
 use crate::watch::read;
 use flyball::error_chain;
 use flyball_core::time::{rfc3339_micro, saturating_add};
@@ -72,6 +73,17 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         reference.is(&reconcile["object"]) || items(&reconcile["writes"]).any(|write| reference.is(&write["object"]))
     });
     let explanations = shared.operators.explain(&reference).await;
+    let refers = |change: &Change| refers(&watches, change);
+    let evidence = Evidence {
+        kinds: &kinds_of(&watches),
+        operators: &operators,
+        reconciles: &reconciles,
+        changes: &changes,
+        refers: &refers,
+        shown: Some((&reference, &body)),
+        now: shared.clock.now(),
+    };
+    let verdicts = shared.verifier.verify(&shared.client, &evidence).await;
     let sources = Sources {
         object: &reference,
         body: &body,
@@ -79,7 +91,9 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         changes: &changes,
         children: &children,
         reconciles: &reconciles,
-        refers: &|change| refers(&watches, change),
+        operators: &operators,
+        verdicts: &verdicts,
+        refers: &refers,
     };
     let (entries, omitted) = timeline::entries(&sources);
     let named = children.iter().map(|(child, summary)| json!({"object": child, "summary": **summary}));
@@ -174,6 +188,10 @@ fn reference(watches: &[Watch], kind: usize, namespace: &str, name: &str) -> Obj
     ObjectRef { group: field(|kind| &kind.group), kind: field(|kind| &kind.kind), namespace, name }
 }
 
+fn kinds_of(watches: &[Watch]) -> Vec<Kind> {
+    watches.iter().map(|watch| watch.kind.clone()).collect()
+}
+
 fn refers(watches: &[Watch], change: &Change) -> ObjectRef {
     reference(watches, change.kind, &change.namespace, &change.name)
 }
@@ -205,7 +223,7 @@ pub(crate) fn performance(shared: &Shared) -> Value {
 }
 
 /// Describes the graph of causes of a burst.
-pub(crate) fn causality(shared: &Shared, query: &Query) -> Answer {
+pub(crate) async fn causality(shared: &Shared, query: &Query) -> Answer {
     let from = saturating_add(shared.clock.now(), -PERIOD);
     let watches = shared.store.watches();
     let since = rfc3339_micro(from);
@@ -215,9 +233,19 @@ pub(crate) fn causality(shared: &Shared, query: &Query) -> Answer {
     let refers = |change: &Change| {
         let owner = shared.store.get(&change.owner);
         let owner = owner.map(|owner| reference(&watches, owner.kind, &owner.namespace, &owner.name));
-        (refers(&watches, change), owner)
+        (self::refers(&watches, change), owner)
     };
-    let graph = Graph::new(&changes, &reconciles, &operators, &refers);
+    let evidence = Evidence {
+        kinds: &kinds_of(&watches),
+        operators: &operators,
+        reconciles: &reconciles,
+        changes: &changes,
+        refers: &|change| self::refers(&watches, change),
+        shown: None,
+        now: shared.clock.now(),
+    };
+    let verdicts = shared.verifier.verify(&shared.client, &evidence).await;
+    let graph = Graph::new(&changes, &reconciles, &operators, &verdicts, &refers);
     let object = query.get("id").and_then(|id| shared.store.get(id));
     let object = object.map(|object| reference(&watches, object.kind, &object.namespace, &object.name));
     let mut described = graph.describe(query.get("burst").map(String::as_str).unwrap_or_default(), object.as_ref());

@@ -2,18 +2,22 @@
 //!
 //! The resource version joins them: a reconcile caused by version 7 of an object follows the write that made version 7,
 //! in whichever operator that happened. Without a ledger, a change of a child shortly after a change of its owner is an
-//! inferred effect. Edges of operators that were merely discovered are claims. Connected parts of the graph are bursts.
+//! inferred effect. Edges of operators that were merely discovered are claims, unless the API server
+//! [confirms](crate::verification) them; contradicted ones are no edges, and are counted. Connected parts of the graph
+//! are bursts.
 //!
 //! Invariant: a drawn edge leads to a later node of the topological order, so a drawing has no cycle, whatever versions
 //! and times the ledgers contain. Clocks of operators may differ: times order only nodes that no edge orders.
 
 mod bursts;
 
+use crate::claims::Verdict;
 use crate::object::ObjectRef;
 use crate::operators::{Operator, Reconcile};
 use crate::store::Change;
 use crate::summary::{bounded, items, text};
 use crate::timeline::{Tone, end_of, tone_of};
+use crate::verification::Verdicts;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
 use serde::Serialize;
 use serde_json::Value;
@@ -50,14 +54,21 @@ pub(crate) struct Node {
     #[serde(skip_serializing_if = "Option::is_none")]
     took: Option<f64>,
     tone: Tone,
+    /// Number of claimed writes that the API server contradicts, of a reconcile.
+    #[serde(skip_serializing_if = "is_zero")]
+    contradicted: usize,
     /// Number of the column: one more than the greatest of its causes.
     layer: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The evidence for an edge. The page knows it by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Evidence {
-    /// A resource version in the ledger of an operator.
+    /// A resource version in the ledger of an operator, or in one that the API server confirms.
     Version = 0,
     /// An owner reference and the time.
     Inferred = 1,
@@ -88,6 +99,7 @@ impl Graph {
         changes: &[Arc<Change>],
         reconciles: &[Reconcile],
         operators: &[Operator],
+        verdicts: &Verdicts,
         refers: &dyn Fn(&Change) -> (ObjectRef, Option<ObjectRef>),
     ) -> Self {
         let mut graph = Self::default();
@@ -99,7 +111,7 @@ impl Graph {
         }
         for reconcile in reconciles {
             let claimed_by = operators.get(reconcile.operator).map(|operator| operator.claimed_by.as_str());
-            graph.add(reconcile, claimed_by.unwrap_or_default());
+            graph.add(reconcile, claimed_by.unwrap_or_default(), verdicts);
         }
         graph.infer(&owners);
         let Self { edges, .. } = &mut graph;
@@ -135,6 +147,7 @@ impl Graph {
                 fields: Vec::new(),
                 took: None,
                 tone: if version.starts_with('-') { Tone::Warning } else { Tone::Neutral },
+                contradicted: 0,
                 layer: 0,
             });
             nodes.len() - 1
@@ -142,7 +155,7 @@ impl Graph {
     }
 
     /// Adds a reconcile with its causes and its writes. They are facts unless a Deployment claims them.
-    fn add(&mut self, reconcile: &Reconcile, claimed_by: &str) {
+    fn add(&mut self, reconcile: &Reconcile, claimed_by: &str, verdicts: &Verdicts) {
         let value = &reconcile.value;
         let controller = bounded(text(&value["controller"]));
         let (evidence, by) = match claimed_by {
@@ -164,6 +177,7 @@ impl Graph {
             fields: Vec::new(),
             took: value["took"].as_f64(),
             tone: tone_of(outcome),
+            contradicted: 0,
             layer: 0,
         });
         for cause in items(&value["causes"]).filter(|cause| text(&cause["type"]) == "change") {
@@ -176,11 +190,25 @@ impl Graph {
         }
         for write in items(&value["writes"]).filter(|write| text(&write["result"]) != "unchanged") {
             let Some(version) = version_of(write) else { continue };
-            let to = self.version(ObjectRef::of(&write["object"]), version, Some(ended));
+            let object = ObjectRef::of(&write["object"]);
+            let verdict = match evidence {
+                Evidence::Claim => verdicts.of(reconcile.operator, &object, &version),
+                _ => Verdict::Confirmed,
+            };
+            let evidence = match verdict {
+                Verdict::Confirmed => Evidence::Version,
+                Verdict::Open => Evidence::Claim,
+                Verdict::Contradicted => {
+                    self.nodes[own].contradicted += 1;
+                    self.nodes[own].tone = Tone::Warning;
+                    continue;
+                }
+            };
+            let to = self.version(object, version, Some(ended));
             self.edges.push(Edge { from: own, to, evidence });
             let node = &mut self.nodes[to];
             // A claim does not take the place of what is known.
-            if evidence == Evidence::Claim && !node.by.is_empty() {
+            if !claimed_by.is_empty() && !node.by.is_empty() {
                 continue;
             }
             let (verb, subresource) = (text(&write["verb"]), text(&write["subresource"]));
@@ -239,6 +267,7 @@ fn version_of(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::LastWrite;
     use serde_json::json;
 
     fn object(kind: &str, name: &str) -> Value {
@@ -296,7 +325,7 @@ mod tests {
         );
         let unrelated = reconcile(1, "three", "2026-01-01T00:00:03Z", object("Db", "z"), json!({}));
         let none = |_: &Change| (ObjectRef::default(), None);
-        let graph = Graph::new(&[], &[second, first, unrelated], &[], &none);
+        let graph = Graph::new(&[], &[second, first, unrelated], &[], &Verdicts::default(), &none);
         let described = graph.describe("", None);
         let expected =
             ["a 5 -> reconcile of a", "reconcile of a -> b 7", "b 7 -> reconcile of b", "reconcile of b -> p"];
@@ -319,7 +348,8 @@ mod tests {
         let claimant = Operator { claimed_by: "team-a/op".into(), ..Operator::default() };
         let operators = [Operator::default(), claimant];
         for reconciles in [[fact.clone(), claim.clone()], [claim, fact]] {
-            let graph = Graph::new(&[], &reconciles, &operators, &|_| (ObjectRef::default(), None));
+            let graph =
+                Graph::new(&[], &reconciles, &operators, &Verdicts::default(), &|_| (ObjectRef::default(), None));
             let described = graph.describe("", None);
             let mut found = lines(&described);
             found.sort();
@@ -333,6 +363,26 @@ mod tests {
     }
 
     #[test]
+    fn confirmed_claims_are_edges_by_version_and_contradicted_ones_are_counted() {
+        let write = |to: &str| json!({"object": object("Db", to), "verb": "apply", "after": "7"});
+        let writes = ["yes", "no", "open"].map(write);
+        let cause = json!({"type": "change", "object": object("Shop", "a"), "after": "5"});
+        let rest = json!({"causes": [cause], "writes": writes});
+        let claim = reconcile(0, "claim", "2026-01-01T00:00:01Z", object("Shop", "a"), rest);
+        let operators = [Operator { claimed_by: "team-a/op".into(), ..Operator::default() }];
+        let verdict = |name: &str, verdict| (0, ObjectRef::of(&object("Db", name)), "7", verdict);
+        let verdicts = Verdicts::from_iter([verdict("yes", Verdict::Confirmed), verdict("no", Verdict::Contradicted)]);
+        let graph = Graph::new(&[], &[claim], &operators, &verdicts, &|_| (ObjectRef::default(), None));
+        let described = graph.describe("", None);
+        let mut found = lines(&described);
+        found.sort();
+        // Only the operator knows the cause.
+        assert_eq!(found, ["a 5 ?> reconcile of a", "reconcile of a -> yes 7", "reconcile of a ?> open 7"]);
+        let node = items(&described["burst"]["nodes"]).find(|node| node["reconcile"] == true).expect("a reconcile");
+        assert_eq!((&node["contradicted"], &node["tone"]), (&json!(1), &json!("warning")));
+    }
+
+    #[test]
     fn hostile_versions_make_no_cycle() {
         let causes = |version: &str| json!([{"type": "change", "object": object("Shop", "a"), "after": version}]);
         let writes = |version: &str| json!([{"object": object("Shop", "a"), "verb": "apply", "after": version}]);
@@ -341,7 +391,7 @@ mod tests {
         let own = json!({"causes": causes("9"), "writes": writes("9")});
         let reconciles = [first, second, own]
             .map(|rest| reconcile(0, &rest.to_string(), "2026-01-01T00:00:01Z", object("Shop", "a"), rest));
-        let graph = Graph::new(&[], &reconciles, &[], &|_| (ObjectRef::default(), None));
+        let graph = Graph::new(&[], &reconciles, &[], &Verdicts::default(), &|_| (ObjectRef::default(), None));
         let described = graph.describe("", None);
         assert_eq!(described["bursts"].as_array().map(Vec::len), Some(2));
         for edge in items(&described["burst"]["edges"]) {
@@ -365,6 +415,7 @@ mod tests {
                 after: second.to_string(),
                 parts,
                 writer: "w".into(),
+                last_write: LastWrite::default(),
             })
         };
         let refers = |change: &Change| {
@@ -377,7 +428,7 @@ mod tests {
             change("web", "", 4, vec!["status"]),
             change("rs", "web", 40, vec!["spec"]),
         ];
-        let graph = Graph::new(&changes, &[], &[], &refers);
+        let graph = Graph::new(&changes, &[], &[], &Verdicts::default(), &refers);
         assert_eq!(lines(&graph.describe("", None)), ["web 1 ~> rs 2", "rs 2 ~> web 4"]);
     }
 }

@@ -61,6 +61,23 @@ pub enum ExploreRequest {
     Stop {},
     /// Starts a copy of the control plane in its current state.
     Fork {},
+    /// Pauses the time of a copy; a step that runs ends.
+    PauseFork {
+        /// Its number.
+        number: u32,
+    },
+    /// Continues the time of a copy in real time.
+    ResumeFork {
+        /// Its number.
+        number: u32,
+    },
+    /// Advances the time of a copy, and pauses it.
+    StepFork {
+        /// Its number.
+        number: u32,
+        /// Duration such as `1h30m`.
+        duration: String,
+    },
     /// Ends a copy.
     RemoveFork {
         /// Its number.
@@ -110,6 +127,14 @@ pub struct ForkedCluster {
     pub url: String,
     /// Path of its kubeconfig.
     pub kubeconfig: String,
+    /// The current time of its control plane.
+    pub now: String,
+    /// True if its time does not follow real time: it stands still, or is stepped.
+    pub is_paused: bool,
+    /// Seconds until the end of the step that runs.
+    pub remaining: Option<f64>,
+    /// Seconds that the last step did not reach, since it took too much real time.
+    pub missed: Option<f64>,
 }
 
 /// The progress of an exploration.
@@ -235,8 +260,14 @@ mod tests {
         let replay = ExploreRequest::Replay { sample: String::new(), schedule: "default; seed=1".into() };
         assert_eq!(parse(json!({"action": "replay", "schedule": "default; seed=1"})), Some(replay));
         assert_eq!(parse(json!({"action": "stop"})), Some(ExploreRequest::Stop {}));
-        for invalid in [json!({"action": "search"}), json!({"action": "stop", "exec": "sh"}), json!({"action": "exec"})]
-        {
+        let step = ExploreRequest::StepFork { number: 1, duration: "1h".into() };
+        assert_eq!(parse(json!({"action": "stepFork", "number": 1, "duration": "1h"})), Some(step));
+        for invalid in [
+            json!({"action": "search"}),
+            json!({"action": "stop", "exec": "sh"}),
+            json!({"action": "exec"}),
+            json!({"action": "stepFork", "number": 1}),
+        ] {
             assert_eq!(parse(invalid.clone()), None, "{invalid}");
         }
     }

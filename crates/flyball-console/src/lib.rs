@@ -19,6 +19,7 @@ mod actions;
 mod answers;
 mod assets;
 mod causality;
+mod claims;
 mod controllers;
 mod explore;
 mod fields;
@@ -34,8 +35,10 @@ mod store;
 mod stream;
 mod summary;
 mod timeline;
+mod verification;
 mod watch;
 
+pub use claims::{Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, Verdict, WriteTarget, logged_writes};
 pub use explore::{
     ExplorationState, Explore, ExploreError, ExploreRequest, FinishedExploration, ForkedCluster, FoundViolation,
     RunningExploration, SiteChoice, Sites, Task,

@@ -10,6 +10,7 @@ mod pages;
 
 pub use pages::{Address, Error as PageError, Location, Origin, Pages};
 
+use crate::claims::Claimant;
 use crate::object::ObjectRef;
 use crate::summary::{bounded, items, text};
 use flyball_core::Clock;
@@ -51,6 +52,8 @@ pub(crate) struct Operator {
     pub(crate) address: String,
     /// The Deployment whose claims its answers are; empty for an operator that the user named.
     pub(crate) claimed_by: String,
+    /// That Deployment with the service account of its pod.
+    pub(crate) claimant: Option<Claimant>,
     /// The last answer of `/debug/flyball`, or null.
     pub(crate) state: Arc<Value>,
     /// Time of the last answer.
@@ -110,8 +113,8 @@ impl Entry {
     fn new(address: Address) -> Self {
         let pages = Pages::new(address);
         let (address, claimed_by) = (pages.address().location.to_string(), pages.claimed_by().to_owned());
-        let is_claim = !claimed_by.is_empty();
-        let operator = Operator { address, claimed_by, ..Operator::default() };
+        let (is_claim, claimant) = (!claimed_by.is_empty(), pages.claimant());
+        let operator = Operator { address, claimed_by, claimant, ..Operator::default() };
         Self { pages: Arc::new(pages), is_missing: false, operator, ledger: Ledger::new(is_claim) }
     }
 
@@ -127,6 +130,7 @@ impl Entry {
     fn continue_at(&mut self, address: &Address) {
         self.pages = Arc::new(Pages::new(address.clone()));
         self.operator.address = address.location.to_string();
+        self.operator.claimant = self.pages.claimant();
         self.is_missing = false;
     }
 
@@ -328,7 +332,7 @@ mod tests {
     fn pod(deployment: &str, path: &str, is_claim: bool) -> Address {
         let location = Location::Pod { deployment: deployment.into(), path: path.into() };
         let origin = if is_claim { Origin::Discovered } else { Origin::Named };
-        Address { location, origin, token: None, authority: None }
+        Address { location, origin, account: "op".into(), token: None, insecure_token: false, authority: None }
     }
 
     #[tokio::test]

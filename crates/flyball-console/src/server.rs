@@ -9,6 +9,7 @@ use crate::kind::Discover;
 use crate::operators::{Address, FindOperators, Operators};
 use crate::shared::Shared;
 use crate::stream;
+use crate::verification::Verifier;
 use crate::watch::Watcher;
 use bytes::Bytes;
 use flyball::listener;
@@ -123,6 +124,7 @@ impl Console {
         let shared = Shared {
             operators: Operators::new(operators, client.clone(), clock.clone()),
             client,
+            verifier: Verifier::default(),
             store: Arc::default(),
             clock,
             cluster,
@@ -213,7 +215,7 @@ async fn get(path: &str, query: &str, served: &Served) -> Response<Body> {
     let answer = match path {
         "/api/object" => answers::object(shared, &query).await,
         "/api/controllers" => answers::controllers(shared).await,
-        "/api/causality" => answers::causality(shared, &query),
+        "/api/causality" => answers::causality(shared, &query).await,
         "/api/performance" => Ok(answers::performance(shared)),
         "/api/exploration" => match &shared.explorer {
             Some(explorer) => Ok(json!(explorer.state())),

@@ -3,6 +3,7 @@
 use crate::explore::Explore;
 use crate::operators::Operators;
 use crate::store::Store;
+use crate::verification::Verifier;
 use flyball_core::Clock;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ pub(crate) struct Shared {
     pub(crate) client: kube::Client,
     pub(crate) store: Arc<Store>,
     pub(crate) operators: Operators,
+    pub(crate) verifier: Verifier,
     pub(crate) clock: Clock,
     /// URL of the API server.
     pub(crate) cluster: String,

@@ -7,7 +7,7 @@
 //! Invariant: each object has exactly one entry in `by_sequence`, that of its last change.
 
 use crate::kind::Kind;
-use crate::summary::Summary;
+use crate::summary::{LastWrite, Summary};
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +45,9 @@ pub(crate) struct Change {
     pub(crate) parts: Vec<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) writer: String,
+    /// The last write in the managed fields of the new version.
+    #[serde(skip)]
+    pub(crate) last_write: LastWrite,
 }
 
 /// State of the watch of a kind.
@@ -305,7 +308,8 @@ impl State {
             before: before.unwrap_or_default(),
             after: if is_deleted { String::new() } else { object.version.clone() },
             parts,
-            writer: if is_deleted { String::new() } else { object.writer.clone() },
+            writer: if is_deleted { String::new() } else { object.last_write.writer() },
+            last_write: if is_deleted { LastWrite::default() } else { object.last_write.clone() },
         }));
     }
 }

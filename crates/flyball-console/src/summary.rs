@@ -2,6 +2,7 @@
 //!
 //! A pure function of the object. Texts are bounded; no field of `spec` or `data` is copied.
 
+use flyball_core::time::{Timestamp, parse_rfc3339};
 use serde::Serialize;
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -52,9 +53,41 @@ pub(crate) struct Summary {
     /// Hashes of the parts of the object, to name the part that a change concerns.
     #[serde(skip)]
     pub(crate) parts: Parts,
-    /// Manager of the last write, with the subresource.
+    /// The last write.
     #[serde(skip)]
-    pub(crate) writer: String,
+    pub(crate) last_write: LastWrite,
+}
+
+/// The newest write in the managed fields of an object, whose times have whole seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LastWrite {
+    pub(crate) manager: String,
+    /// Subresource, empty for none.
+    pub(crate) subresource: String,
+    pub(crate) time: Option<Timestamp>,
+    /// True if no other manager wrote in the same second.
+    pub(crate) is_only: bool,
+}
+
+impl LastWrite {
+    fn of(object: &Value) -> Self {
+        let entries = || items(&object["metadata"]["managedFields"]);
+        let Some(last) = entries().max_by_key(|entry| text(&entry["time"])) else { return Self::default() };
+        Self {
+            manager: bounded(text(&last["manager"])),
+            subresource: bounded(text(&last["subresource"])),
+            time: parse_rfc3339(text(&last["time"])),
+            is_only: entries().filter(|entry| entry["time"] == last["time"]).count() == 1,
+        }
+    }
+
+    /// Returns the manager, with the subresource.
+    pub(crate) fn writer(&self) -> String {
+        match self.subresource.as_str() {
+            "" => self.manager.clone(),
+            subresource => format!("{} ({subresource})", self.manager),
+        }
+    }
 }
 
 /// Hashes of the parts of an object.
@@ -122,7 +155,7 @@ impl Summary {
             deleting: metadata["deletionTimestamp"].is_string(),
             paused: metadata["annotations"][PAUSED_ANNOTATION] == "true",
             parts: Parts::of(object),
-            writer: writer(object),
+            last_write: LastWrite::of(object),
         }
     }
 }
@@ -149,15 +182,6 @@ fn owner(object: &Value) -> &str {
     let controller = items(owners).find(|owner| owner["controller"] == true);
     let only = || items(owners).next().filter(|_| items(owners).count() == 1);
     controller.or_else(only).map(|owner| text(&owner["uid"])).unwrap_or_default()
-}
-
-fn writer(object: &Value) -> String {
-    let last = items(&object["metadata"]["managedFields"]).max_by_key(|entry| text(&entry["time"]));
-    let Some(entry) = last else { return String::new() };
-    match text(&entry["subresource"]) {
-        "" => bounded(text(&entry["manager"])),
-        subresource => bounded(&format!("{} ({subresource})", text(&entry["manager"]))),
-    }
 }
 
 /// State, health and reason.

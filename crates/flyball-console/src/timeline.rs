@@ -1,13 +1,17 @@
 //! The timeline of one object: writes, reconciles, writes of children, conditions and events, in the order of time.
 //!
 //! Sources: `managedFields`, conditions and events of the object, the journal of observed changes, and the ledgers. A
-//! write that several sources know is one entry: the resource version identifies it.
+//! write that several sources know is one entry: the resource version identifies it. Claims of operators that were
+//! merely discovered are marked, unless the API server [confirms](crate::verification) them; contradicted ones are
+//! dropped.
 
+use crate::claims::Verdict;
 use crate::fields;
 use crate::object::ObjectRef;
-use crate::operators::Reconcile;
+use crate::operators::{Operator, Reconcile};
 use crate::store::Change;
 use crate::summary::{Summary, bounded, items, text};
+use crate::verification::Verdicts;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro, saturating_add};
 use serde::Serialize;
 use serde_json::Value;
@@ -114,6 +118,9 @@ pub(crate) struct Sources<'a> {
     pub(crate) children: &'a [(ObjectRef, Arc<Summary>)],
     /// Reconciles of the object, and those that wrote it.
     pub(crate) reconciles: &'a [Reconcile],
+    /// The operators of the reconciles, and the verdicts about their claims.
+    pub(crate) operators: &'a [Operator],
+    pub(crate) verdicts: &'a Verdicts,
     /// Coordinates of the object of a change.
     pub(crate) refers: &'a dyn Fn(&Change) -> ObjectRef,
 }
@@ -130,7 +137,7 @@ pub(crate) fn entries(sources: &Sources<'_>) -> (Vec<Entry>, usize) {
     }
     let mut entries = Vec::new();
     for reconcile in sources.reconciles {
-        ledger(sources.object, reconcile, &mut entries, &mut writes);
+        ledger(sources, reconcile, &mut entries, &mut writes);
     }
     for (child, summary) in sources.children {
         let is_known = writes.iter().any(|((object, _), entry)| object == child && entry.title.starts_with("create"));
@@ -185,51 +192,88 @@ pub(crate) fn end_of(reconcile: &Reconcile) -> Timestamp {
 
 /// Adds a reconcile of the object, and the writes of a reconcile.
 fn ledger(
-    of: &ObjectRef,
+    sources: &Sources<'_>,
     reconcile: &Reconcile,
     entries: &mut Vec<Entry>,
     writes: &mut BTreeMap<(ObjectRef, String), Entry>,
 ) {
-    let value = &reconcile.value;
-    let (id, controller) = (text(&value["id"]), text(&value["controller"]));
+    let (of, value) = (sources.object, &reconcile.value);
+    let claimed_by = sources.operators.get(reconcile.operator).map_or("", |operator| &operator.claimed_by);
+    let (controller, source) = match (bounded(text(&value["controller"])), claimed_by) {
+        (controller, "") => (controller, "ledger"),
+        (controller, deployment) => (format!("{controller}, claimed by {deployment}"), "claim"),
+    };
     let is_own = of.is(&value["object"]);
-    if is_own {
-        let outcome = text(&value["outcome"]);
-        let mut entry = Entry::new(Lane::Reconciles, &rfc3339_micro(reconcile.began), outcome, "ledger");
-        entry.took = value["took"].as_f64();
-        entry.detail = bounded(text(&value["error"]));
-        (entry.by, entry.reconcile) = (bounded(controller), bounded(id));
-        entry.tone = tone_of(outcome);
-        entries.push(entry);
-    }
-    let end = rfc3339_micro(end_of(reconcile));
+    let (end, id) = (rfc3339_micro(end_of(reconcile)), bounded(text(&value["id"])));
+    let mut contradicted = 0_usize;
     for write in items(&value["writes"]).filter(|write| text(&write["result"]) != "unchanged") {
         let object = ObjectRef::of(&write["object"]);
         if !is_own && object != *of {
             continue;
         }
-        let (verb, after, before) = (text(&write["verb"]), text(&write["after"]), text(&write["before"]));
+        let (after, before) = (text(&write["after"]), text(&write["before"]));
         let version = if after.is_empty() { format!("-{before}") } else { after.to_owned() };
-        let subresource = text(&write["subresource"]);
-        let lane = match (object == *of, subresource == "status") {
-            (false, _) => Lane::Children,
-            (true, true) => Lane::Status,
-            (true, false) => Lane::Spec,
+        let verdict = match claimed_by {
+            "" => Verdict::Confirmed,
+            _ => sources.verdicts.of(reconcile.operator, &object, &version),
         };
-        let title = if subresource.is_empty() { verb.to_owned() } else { format!("{verb} {subresource}") };
-        let new = Entry::new(lane, &end, bounded(&title), "ledger");
-        let entry = writes.entry((object.clone(), version)).or_insert(new);
-        entry.title = bounded(&title);
-        (entry.by, entry.reconcile) = (bounded(controller), bounded(id));
-        entry.fields = items(&write["fields"]).map(|field| bounded(text(field))).collect();
-        entry.fields_omitted = usize::try_from(write["fieldsOmitted"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
-        after.clone_into(&mut entry.version);
-        entry.object = (object != *of).then_some(object);
-        entry.source = "ledger";
-        if text(&write["result"]) == "unknown" {
-            (entry.tone, entry.detail) = (Tone::Warning, "the result is unknown".to_owned());
+        contradicted += usize::from(verdict == Verdict::Contradicted);
+        let known = writes.get(&(object.clone(), version.clone()));
+        // A claim does not take the place of what is known, and a confirmed one not that of a named operator.
+        let is_dropped = match verdict {
+            Verdict::Contradicted => true,
+            Verdict::Open => known.is_some(),
+            Verdict::Confirmed => !claimed_by.is_empty() && known.is_some_and(|known| known.source == "ledger"),
+        };
+        if is_dropped {
+            continue;
         }
+        let mut entry = written(of, &object, write, &end);
+        if verdict == Verdict::Open {
+            entry.source = "claim";
+        }
+        (entry.by, entry.reconcile) = (controller.clone(), id.clone());
+        if let Some(known) = known {
+            // The observation is earlier than the end of the reconcile.
+            (entry.time, entry.writer) = (known.time.clone(), known.writer.clone());
+            entry.tone = if entry.tone == Tone::Neutral { known.tone } else { entry.tone };
+        }
+        writes.insert((object, version), entry);
     }
+    if is_own {
+        let outcome = text(&value["outcome"]);
+        let mut entry = Entry::new(Lane::Reconciles, &rfc3339_micro(reconcile.began), outcome, source);
+        entry.took = value["took"].as_f64();
+        entry.detail = bounded(text(&value["error"]));
+        (entry.by, entry.reconcile) = (controller, id);
+        entry.tone = tone_of(outcome);
+        if contradicted > 0 {
+            let text = format!("the API server contradicts {contradicted} claimed write(s)");
+            entry.detail = if entry.detail.is_empty() { text } else { format!("{text}; {}", entry.detail) };
+            entry.tone = Tone::Warning;
+        }
+        entries.push(entry);
+    }
+}
+
+/// Describes a write of a reconcile.
+fn written(of: &ObjectRef, object: &ObjectRef, write: &Value, end: &str) -> Entry {
+    let (verb, subresource) = (text(&write["verb"]), text(&write["subresource"]));
+    let lane = match (object == of, subresource == "status") {
+        (false, _) => Lane::Children,
+        (true, true) => Lane::Status,
+        (true, false) => Lane::Spec,
+    };
+    let title = if subresource.is_empty() { verb.to_owned() } else { format!("{verb} {subresource}") };
+    let mut entry = Entry::new(lane, end, bounded(&title), "ledger");
+    entry.fields = items(&write["fields"]).map(|field| bounded(text(field))).collect();
+    entry.fields_omitted = usize::try_from(write["fieldsOmitted"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+    text(&write["after"]).clone_into(&mut entry.version);
+    entry.object = (object != of).then(|| object.clone());
+    if text(&write["result"]) == "unknown" {
+        (entry.tone, entry.detail) = (Tone::Warning, "the result is unknown".to_owned());
+    }
+    entry
 }
 
 /// Returns the last write of each manager, unless it was observed.
@@ -306,6 +350,7 @@ fn lifecycle(body: &Value, writes: &BTreeMap<(ObjectRef, String), Entry>) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::LastWrite;
     use serde_json::json;
 
     fn reference(kind: &str, name: &str) -> ObjectRef {
@@ -331,6 +376,7 @@ mod tests {
             after: after.into(),
             parts,
             writer: "op".into(),
+            last_write: LastWrite::default(),
         })
     }
 
@@ -360,6 +406,8 @@ mod tests {
             changes: &changes,
             children: &[],
             reconciles: &[own],
+            operators: &[],
+            verdicts: &Verdicts::default(),
             refers: &refers,
         });
         let texts: Vec<String> = entries
@@ -375,5 +423,46 @@ mod tests {
         // The observed times precede the end of the reconcile.
         assert_eq!(texts, expected);
         assert_eq!(omitted, 0);
+    }
+    #[test]
+    fn claims_are_marked_unless_the_api_server_confirms_or_contradicts_them() {
+        let object = |kind: &str, name: &str| json!({"group": "", "kind": kind, "namespace": "ns", "name": name});
+        let write = |name: &str| json!({"object": object("Pod", name), "verb": "create", "after": "12"});
+        let names = ["yes", "no", "open", "known"];
+        let claim = reconcile(json!({
+            "id": "7", "controller": "shop", "object": object("Shop", "a"), "outcome": "success",
+            "writes": names.map(write),
+        }));
+        let changes = ["yes", "no", "known"].map(|name| change(name, "12", "change", vec!["spec"]));
+        let operators = [Operator { claimed_by: "team-a/op".into(), ..Operator::default() }];
+        let verdicts = [("yes", Verdict::Confirmed), ("no", Verdict::Contradicted)];
+        let verdicts = verdicts.map(|(name, verdict)| (0, reference("Pod", name), "12", verdict));
+        let (entries, _) = entries(&Sources {
+            object: &reference("Shop", "a"),
+            body: &Value::Null,
+            events: &[],
+            changes: &changes,
+            children: &[],
+            reconciles: &[claim],
+            operators: &operators,
+            verdicts: &Verdicts::from_iter(verdicts),
+            refers: &|change| reference("Pod", &change.id),
+        });
+        let mut texts: Vec<String> = entries
+            .iter()
+            .map(|entry| {
+                let name = entry.object.as_ref().map_or("", |object| object.name.as_str());
+                format!("{name}: {}, {} by {}: {}", entry.source, entry.title, entry.by, entry.detail)
+            })
+            .collect();
+        texts.sort();
+        let expected = [
+            ": claim, success by shop, claimed by team-a/op: the API server contradicts 1 claimed write(s)",
+            "known: observed, change spec by op: ",
+            "no: observed, change spec by op: ",
+            "open: claim, create by shop, claimed by team-a/op: ",
+            "yes: ledger, create by shop, claimed by team-a/op: ",
+        ];
+        assert_eq!(texts, expected);
     }
 }

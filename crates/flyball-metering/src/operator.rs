@@ -41,6 +41,8 @@ pub struct Settings {
     pub operators: Vec<String>,
     /// Bearer token for operators whose metrics are protected.
     pub operator_token: Option<OperatorToken>,
+    /// Sends the token also over `http` to other machines, where others can read it.
+    pub insecure_operator_token: bool,
     /// File with the CA bundle of operators that serve `https`; without it, the trust store of the machine.
     pub operator_authority: Option<PathBuf>,
     /// Interval of polls of `metrics.k8s.io` and of operators; none disables both.
@@ -66,6 +68,7 @@ impl Settings {
             prometheus: Vec::new(),
             operators: Vec::new(),
             operator_token: None,
+            insecure_operator_token: false,
             operator_authority: None,
             poll_interval: Some(Duration::from_secs(60)),
             grace: Duration::from_secs(60),

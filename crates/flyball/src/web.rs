@@ -5,7 +5,7 @@
 
 use crate::proxy::{Connector, Proxies};
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -13,6 +13,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 use std::error::Error;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 use tower::BoxError;
 
@@ -20,6 +21,20 @@ pub use flyball_tls::Trust;
 
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns true if a request to this address cannot be read by others on its way, and no other host can receive it: it
+/// is over `https`, whose certificate a [`Client`] verifies, or to this machine. Only such a request should contain a
+/// token.
+pub fn is_confidential(address: &Uri) -> bool {
+    let host = address.host().unwrap_or_default();
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let is_local = host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback());
+    match address.scheme_str() {
+        Some("https") => true,
+        Some("http") => is_local,
+        _ => false,
+    }
+}
 
 /// The error of a connection, whose message is its cause: the request was not sent.
 #[derive(Debug)]
@@ -77,5 +92,24 @@ impl Client {
     pub async fn fetch(&self, request: Request<Bytes>, max_bytes: usize) -> Result<Response<Bytes>, BoxError> {
         let (head, body) = self.send(request).await?.into_parts();
         Ok(Response::from_parts(head, Limited::new(body, max_bytes).collect().await?.to_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_for_https_and_this_machine() {
+        let is = |text: &str| is_confidential(&text.parse().expect("an address"));
+        for confidential in ["https://op.shop:8443", "http://127.0.0.1:8080/a", "http://[::1]:80", "http://localhost:1"]
+        {
+            assert!(is(confidential), "{confidential}");
+        }
+        let others =
+            ["http://op.shop:8080", "http://127.0.0.1.example.com", "http://localhost.evil", "http://10.0.0.1"];
+        for other in others.into_iter().chain(["http://127.0.0.1@evil.example/", "/path", "ftp://localhost"]) {
+            assert!(!is(other), "{other}");
+        }
     }
 }

@@ -11,8 +11,6 @@ use clap::Args;
 use flyball_console::{Address, Console, Discover, FindOperators, Kind, Settings};
 use flyball_core::Clock;
 use serde::Serialize;
-use std::fs;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -45,9 +43,6 @@ pub(crate) struct ConsoleArgs {
     write: bool,
     #[command(flatten)]
     operators: OperatorArgs,
-    /// File with the CA of operators that serve https
-    #[arg(long, value_name = "FILE")]
-    operator_ca: Option<PathBuf>,
     /// Output format of the address
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -88,8 +83,7 @@ impl Discover for Discovery {
 struct OperatorSearch {
     client: kube::Client,
     args: OperatorArgs,
-    token: Option<String>,
-    authority: Option<Vec<u8>>,
+    credentials: why::Credentials,
 }
 
 impl std::fmt::Debug for OperatorSearch {
@@ -100,15 +94,13 @@ impl std::fmt::Debug for OperatorSearch {
 
 impl OperatorSearch {
     fn new(client: kube::Client, args: &ConsoleArgs) -> Result<Self> {
-        let read = |path: &PathBuf| fs::read(path).context(format!("cannot read {}", path.display()));
-        let authority = args.operator_ca.as_ref().map(read).transpose()?;
-        Ok(Self { client, args: args.operators.clone(), token: args.operators.token.token()?, authority })
+        Ok(Self { client, args: args.operators.clone(), credentials: args.operators.credentials()? })
     }
 
     /// Returns the addresses of all operators, and those of named ones that cannot be found, with the reason.
     async fn find(&self) -> Result<(Vec<Address>, Vec<String>)> {
         let (endpoints, missing) = why::endpoints(&self.client, &self.args).await?;
-        let address = |endpoint: &why::Endpoint| endpoint.address(self.token.as_deref(), self.authority.as_deref());
+        let address = |endpoint: &why::Endpoint| endpoint.address(&self.credentials);
         let reason = |source: why::Source| format!("{}: {}", source.address, source.error.unwrap_or_default());
         Ok((endpoints.iter().map(address).collect(), missing.into_iter().map(reason).collect()))
     }

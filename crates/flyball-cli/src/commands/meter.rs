@@ -7,6 +7,7 @@ mod report;
 mod run;
 mod top;
 
+use crate::cluster::connection::ContextArgs;
 use crate::error::Result;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -28,6 +29,16 @@ enum Command {
     Report(Box<report::ReportArgs>),
     Export(export::ExportArgs),
     Run(run::RunArgs),
+}
+
+/// Flags for the cluster, and for the part of it that is shown.
+#[derive(Args, Debug)]
+struct ScopeArgs {
+    #[command(flatten)]
+    cluster: ContextArgs,
+    /// Count only the pods and claims of this namespace; those of all namespaces by default
+    #[arg(short, long)]
+    namespace: Option<String>,
 }
 
 impl MeterArgs {

@@ -3,7 +3,8 @@
 use super::answer::{Step, StepKind};
 use super::claims::Recorded;
 use super::fields::{self, Manager, Segment};
-use super::page::{Cause, LoggedWrite, Object, Reconcile, Write, time};
+use super::page::{Cause, Object, Reconcile, Write, time};
+use flyball_console::LoggedWrite;
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 
 /// The point of an object's history whose origin is searched.

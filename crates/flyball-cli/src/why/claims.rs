@@ -3,29 +3,11 @@
 //! An operator that the command line names, or that runs on this machine, is a witness: its ledger counts as facts. A
 //! discovered one is a witness for an object only if the API server's data agrees: the managed fields contain a write
 //! of its manager, and its service account may write the object. What others say is shown as a claim, and the chain of
-//! causes does not follow it.
+//! causes does not follow it. The rules are those of the console.
 
 use super::fields::Manager;
-use super::page::{LoggedWrite, Object, Reconcile, Write, time};
-use crate::cluster::kinds::Kind;
-use flyball_core::time::{SignedDuration, saturating_add};
-use http::Request;
-use http::header::CONTENT_TYPE;
-use kube::Client;
-use serde_json::{Value, json};
-
-/// Managed fields have whole seconds, and clocks differ.
-const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
-
-/// A Deployment that was discovered.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Claimant {
-    /// `NAMESPACE/DEPLOYMENT`.
-    pub(super) deployment: String,
-    pub(super) namespace: String,
-    /// Service account of the pod.
-    pub(super) account: String,
-}
+use super::page::{Reconcile, Write, time};
+use flyball_console::{Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, Verdict};
 
 /// The reconciles of an operator that involve an object.
 #[derive(Clone, Debug)]
@@ -36,42 +18,13 @@ pub(super) struct Recorded {
     pub(super) reconcile: Reconcile,
 }
 
-impl Claimant {
-    /// Returns the name of its user.
-    fn user(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, self.account)
-    }
-
-    /// Returns true if its service account may patch an object, or a subresource of it. Without permission to ask, it
-    /// counts as not allowed.
-    pub(super) async fn may_write(&self, client: &Client, kind: &Kind, object: &Object, subresource: &str) -> bool {
-        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
-        let groups = ["system:serviceaccounts", of_namespace.as_str(), "system:authenticated"];
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": self.user(), "groups": groups, "resourceAttributes": {
-                "group": object.group, "version": object.version, "resource": kind.plural,
-                "subresource": subresource, "namespace": object.namespace, "name": object.name, "verb": "patch",
-            }},
-        });
-        let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
-            .header(CONTENT_TYPE, "application/json")
-            .body(review.to_string().into_bytes());
-        let Ok(request) = request else { return false };
-        let review = client.request::<Value>(request).await.unwrap_or_default();
-        review["status"]["allowed"] == true
-    }
-}
-
 /// Returns true if the managed fields of an object contain a write of an operator.
 pub(super) fn manages(operator: &str, managers: &[Manager]) -> bool {
     managers.iter().any(|manager| manager.name == operator)
 }
 
-/// Returns true if the API server's data agrees with a write of a claimant that may write the object.
-///
-/// The log of an embedded control plane knows user and manager of a version; it proves nothing about those that it has
-/// dropped. Without a log, managed fields contain the last write of the manager, which is not before the reconcile.
+/// Returns true if the API server's data agrees with a write of a claimant that may write the object. With a log of an
+/// embedded control plane, only the log counts.
 pub(super) fn is_confirmed(
     recorded: &Recorded,
     claimant: &Claimant,
@@ -79,20 +32,24 @@ pub(super) fn is_confirmed(
     managers: &[Manager],
     log: Option<&[LoggedWrite]>,
 ) -> bool {
-    if let Some(log) = log {
-        let logged = log.iter().find(|logged| write.after.as_ref() == Some(&logged.revision));
-        let is_manager = |name: &str| {
-            name.strip_prefix(&recorded.operator).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        return logged.is_some_and(|logged| {
-            logged.user == claimant.user() && is_manager(&logged.manager) && logged.subresource == write.subresource
-        });
-    }
-    let Some(began) = time(&recorded.reconcile.began) else { return false };
-    let is_after = |manager: &&Manager| manager.time.is_some_and(|at| saturating_add(at, TOLERANCE) >= began);
-    let is_same =
-        |manager: &&Manager| (&manager.name, &manager.subresource) == (&recorded.operator, &write.subresource);
-    managers.iter().filter(is_same).any(|manager| is_after(&manager))
+    let claimed = ClaimedWrite {
+        operator: &recorded.operator,
+        began: time(&recorded.reconcile.began),
+        version: write.after.as_deref().unwrap_or_default(),
+        subresource: &write.subresource,
+    };
+    let verdict = match log {
+        Some(log) => claimed.by_log(claimant, log),
+        None => {
+            let entries = managers.iter().map(|Manager { name, subresource, time, .. }| ManagerEntry {
+                name,
+                subresource,
+                time: *time,
+            });
+            claimed.by_managers(&entries.collect::<Vec<_>>(), false)
+        }
+    };
+    verdict == Verdict::Confirmed
 }
 
 #[cfg(test)]

@@ -3,25 +3,30 @@
 //!
 //! Everyone who may create a Deployment in some namespace can give it the label of `flyball deploy`. A Deployment that
 //! was found by this label therefore receives no token, and its pages are [claims](super::claims).
+//!
+//! The pods of a named Deployment are those that one of its ReplicaSets controls; labels are not enough. This is no
+//! proof either: the API server accepts any owner reference from everyone who may create a pod. So the token is sent to
+//! a pod only with an explicit permission, see [`Pages`](flyball_console::Pages).
 
-use super::claims::Claimant;
 use super::endpoint::Endpoint;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::MANAGED_BY;
 use crate::operator::metrics::SECURE_METRICS_PORT;
-use flyball_console::Location;
+use flyball_console::{Claimant, Location};
 use flyball_core::names;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
-use std::collections::BTreeMap;
+use kube::{Api, Client, Resource, ResourceExt};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit of Deployments that are listed, and of those whose pods are.
 const MAX_LISTED: u32 = 1000;
 const MAX_DEPLOYMENTS: usize = 32;
 /// Limit of pods of a Deployment.
 const MAX_PODS: u32 = 32;
+/// Limit of its ReplicaSets, of which ten are kept by default.
+const MAX_REPLICA_SETS: u32 = 256;
 
 /// Parses `NAMESPACE/DEPLOYMENT`.
 pub(super) fn parse(text: &str) -> Option<(String, String)> {
@@ -38,11 +43,32 @@ pub(super) fn parse(text: &str) -> Option<(String, String)> {
 pub(super) async fn named(client: &Client, namespace: &str, name: &str) -> Result<Vec<Endpoint>> {
     let deployment = Api::<Deployment>::namespaced(client.clone(), namespace).get(name).await;
     let deployment = deployment.context(format!("cannot read Deployment {namespace}/{name}"))?;
-    let found = pods(client, &deployment).await.context("cannot list its pods")?;
-    if found.is_empty() {
-        return Err(Error::new("it has no running pod with a port named metrics"));
+    let selected = pods(client, &deployment).await.context("cannot list its pods")?;
+    let replica_sets = replica_sets(client, &deployment).await.context("cannot list its ReplicaSets")?;
+    let is_own = |pod: &&Pod| controller(*pod, "ReplicaSet").is_some_and(|uid| replica_sets.contains(uid));
+    let found: Vec<Location> = selected.iter().filter(is_own).filter_map(|pod| forwarded(&deployment, pod)).collect();
+    match (found.is_empty(), selected.iter().any(|pod| forwarded(&deployment, pod).is_some())) {
+        (false, _) => Ok(found.into_iter().map(Endpoint::named).collect()),
+        (true, false) => Err(Error::new("it has no running pod with a port named metrics")),
+        (true, true) => Err(Error::new("pods have its labels, but none of them is of one of its ReplicaSets")),
     }
-    Ok(found.into_iter().map(|(location, _)| Endpoint::named(location)).collect())
+}
+
+/// Returns the UID of the controller of an object, if it has this kind of `apps/v1`.
+fn controller<'a>(object: &'a impl Resource, kind: &str) -> Option<&'a str> {
+    let owner = object.meta().owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    (owner.api_version == "apps/v1" && owner.kind == kind && !owner.uid.is_empty()).then_some(owner.uid.as_str())
+}
+
+/// Returns the UIDs of the ReplicaSets that a Deployment controls.
+async fn replica_sets(client: &Client, deployment: &Deployment) -> kube::Result<BTreeSet<String>> {
+    let (Some(uid), Some(selected)) = (deployment.uid(), selected_by(deployment, MAX_REPLICA_SETS)) else {
+        return Ok(BTreeSet::new());
+    };
+    let replica_sets = Api::<ReplicaSet>::namespaced(client.clone(), &deployment.namespace().unwrap_or_default());
+    let found = replica_sets.list(&selected).await?.items;
+    let own = found.iter().filter(|found| controller(*found, "Deployment") == Some(uid.as_str()));
+    Ok(own.filter_map(ResourceExt::uid).collect())
 }
 
 /// Finds the pods of operators that `flyball deploy` installed. Without permission to find them there are none.
@@ -53,9 +79,10 @@ pub(super) async fn discover(client: &Client) -> Vec<Endpoint> {
     for deployment in &selected(deployments.items) {
         let name = format!("{}/{}", deployment.namespace().unwrap_or_default(), deployment.name_any());
         let pods = pods(client, deployment).await.unwrap_or_default();
-        found.extend(pods.into_iter().map(|(location, account)| {
-            let namespace = deployment.namespace().unwrap_or_default();
-            Endpoint::discovered(location, Claimant { deployment: name.clone(), namespace, account })
+        found.extend(pods.iter().filter_map(|pod| {
+            let (namespace, location) = (deployment.namespace().unwrap_or_default(), forwarded(deployment, pod)?);
+            let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
+            Some(Endpoint::discovered(location, Claimant { deployment: name.clone(), namespace, account }))
         }));
     }
     found
@@ -75,23 +102,22 @@ fn selected(deployments: Vec<Deployment>) -> Vec<Deployment> {
     turns.into_iter().map(|(_, deployment)| deployment).take(MAX_DEPLOYMENTS).collect()
 }
 
-/// Returns the locations and service accounts of the running pods of a Deployment.
-async fn pods(client: &Client, deployment: &Deployment) -> kube::Result<Vec<(Location, String)>> {
-    let namespace = deployment.namespace().unwrap_or_default();
-    let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
-    if labels.is_empty() {
-        return Ok(Vec::new());
-    }
+/// Returns the parameters of a list of what a Deployment selects, none if it selects everything.
+fn selected_by(deployment: &Deployment, limit: u32) -> Option<ListParams> {
+    let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref())?;
     let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let selected = ListParams::default().labels(&selector.join(",")).limit(MAX_PODS);
-    let pods = Api::<Pod>::namespaced(client.clone(), &namespace).list(&selected).await?;
-    let account = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
-    let name = deployment.name_any();
-    Ok(pods.items.iter().filter_map(|pod| Some((forwarded(&namespace, &name, pod)?, account(pod)))).collect())
+    (!selector.is_empty()).then(|| ListParams::default().labels(&selector.join(",")).limit(limit))
 }
 
-/// Returns the path by which the API server forwards requests to the metrics of a running pod.
-fn forwarded(namespace: &str, deployment: &str, pod: &Pod) -> Option<Location> {
+/// Returns the pods with the labels of a Deployment.
+async fn pods(client: &Client, deployment: &Deployment) -> kube::Result<Vec<Pod>> {
+    let Some(selected) = selected_by(deployment, MAX_PODS) else { return Ok(Vec::new()) };
+    let pods = Api::<Pod>::namespaced(client.clone(), &deployment.namespace().unwrap_or_default());
+    pods.list(&selected).await.map(|list| list.items)
+}
+
+/// Returns the path by which the API server forwards requests to the metrics of a running pod of a Deployment.
+fn forwarded(deployment: &Deployment, pod: &Pod) -> Option<Location> {
     let is_running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
     let mut containers = pod.spec.iter().filter(|_| is_running).flat_map(|spec| &spec.containers);
     let (container, port) = containers.find_map(|container| {
@@ -100,8 +126,9 @@ fn forwarded(namespace: &str, deployment: &str, pod: &Pod) -> Option<Location> {
     })?;
     let is_secure = container.args.iter().flatten().any(|arg| arg == "--metrics-secure");
     let scheme = if is_secure || port == i32::from(SECURE_METRICS_PORT) { "https:" } else { "" };
+    let namespace = deployment.namespace().unwrap_or_default();
     let path = format!("/api/v1/namespaces/{namespace}/pods/{scheme}{}:{port}/proxy", pod.name_any());
-    Some(Location::Pod { deployment: format!("{namespace}/{deployment}"), path })
+    Some(Location::Pod { deployment: format!("{namespace}/{}", deployment.name_any()), path })
 }
 
 #[cfg(test)]
@@ -140,7 +167,9 @@ mod tests {
                     {"name": "metrics", "containerPort": port},
                 ]}]},
             });
-            forwarded("ns", "op", &serde_json::from_value(pod).expect("a pod")).map(|location| location.to_string())
+            let deployment = json!({"metadata": {"name": "op", "namespace": "ns"}});
+            let deployment: Deployment = serde_json::from_value(deployment).expect("a Deployment");
+            forwarded(&deployment, &serde_json::from_value(pod).expect("a pod")).map(|location| location.to_string())
         };
         let secure = Some("/api/v1/namespaces/ns/pods/https:op-1:8443/proxy".to_owned());
         assert_eq!(pod("Running", &["--metrics-secure"], 8443), secure);

@@ -1,7 +1,7 @@
 //! Places where operators may respond.
 
-use super::claims::Claimant;
-use flyball_console::{Address, Location, Origin};
+use super::token::Credentials;
+use flyball_console::{Address, Claimant, Location, Origin};
 
 /// A place where an operator may respond.
 #[derive(Clone, Debug)]
@@ -27,10 +27,12 @@ impl Endpoint {
     }
 
     /// Returns its address with credentials, which only named operators receive.
-    pub(crate) fn address(&self, token: Option<&str>, authority: Option<&[u8]>) -> Address {
-        let token = token.filter(|_| self.origin == Origin::Named).map(str::to_owned);
-        let (location, authority) = (self.location.clone(), authority.map(<[u8]>::to_vec));
-        Address { location, origin: self.origin, token, authority }
+    pub(crate) fn address(&self, credentials: &Credentials) -> Address {
+        let Credentials { token, insecure_token, authority } = credentials.clone();
+        let token = token.filter(|_| self.origin == Origin::Named);
+        let account = self.claimant.as_ref().map(|claimant| claimant.account.clone()).unwrap_or_default();
+        let (location, origin) = (self.location.clone(), self.origin);
+        Address { location, origin, account, token, insecure_token, authority }
     }
 }
 

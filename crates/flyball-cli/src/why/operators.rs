@@ -1,20 +1,21 @@
 //! The operators whose debug pages are read: those that the command line names, those on this machine, and those that
 //! `flyball deploy` installed, through the API server.
 //!
-//! Invariant: the token is sent only to operators that the command line names.
+//! Invariant: the token is sent only to operators that the command line names, and only as [`Pages`] permits.
 
 use super::answer::Source;
-use super::claims::{Claimant, Recorded};
+use super::claims::Recorded;
 use super::deployments;
 use super::endpoint::Endpoint;
 use super::page::{Object, ObjectPage, Overview, Reconciles};
-use super::token::TokenArgs;
+use super::token::{Credentials, TokenArgs};
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::registry;
 use clap::Args;
-use flyball_console::{Location, Pages};
+use flyball_console::{Claimant, Location, Pages};
 use kube::Client;
 use serde::de::DeserializeOwned;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use url::Url;
@@ -33,6 +34,16 @@ pub(crate) struct OperatorArgs {
     pub(crate) operators: Vec<String>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
+    /// File with the CA of operators that serve https
+    #[arg(long, value_name = "FILE")]
+    pub(crate) operator_ca: Option<PathBuf>,
+}
+
+impl OperatorArgs {
+    /// Returns the credentials for operators.
+    pub(crate) fn credentials(&self) -> Result<Credentials> {
+        self.token.credentials(self.operator_ca.as_deref())
+    }
 }
 
 /// An operator that responded.
@@ -68,7 +79,7 @@ impl Operator {
 impl Operator {
     pub(super) fn with_overview(overview: Overview, claimant: Option<Claimant>) -> Self {
         let location = Location::Pod { deployment: String::new(), path: String::new() };
-        let pages = Arc::new(Pages::new(Endpoint::local(location).address(None, None)));
+        let pages = Arc::new(Pages::new(Endpoint::local(location).address(&Credentials::default())));
         Self { pages, claimant, overview }
     }
 }
@@ -76,12 +87,12 @@ impl Operator {
 impl Operators {
     /// Finds the operators of a cluster, and reads their first pages.
     pub(super) async fn find(client: &Client, args: &OperatorArgs) -> Result<Self> {
-        let token = args.token.token()?;
+        let credentials = args.credentials()?;
         let (mut endpoints, mut sources) = endpoints(client, args).await?;
         endpoints.truncate(MAX_OPERATORS);
         let mut asked = JoinSet::new();
         for (at, endpoint) in endpoints.into_iter().enumerate() {
-            let (client, pages) = (client.clone(), Arc::new(Pages::new(endpoint.address(token.as_deref(), None))));
+            let (client, pages) = (client.clone(), Arc::new(Pages::new(endpoint.address(&credentials))));
             asked.spawn(async move {
                 let overview = read::<Overview>(&client, &pages, "", "").await;
                 (at, endpoint, pages, overview)

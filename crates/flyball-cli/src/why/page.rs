@@ -135,26 +135,6 @@ pub(super) struct Write {
     pub(super) fields: Vec<String>,
 }
 
-/// The writes that an embedded control plane keeps.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct WriteLog {
-    pub(super) writes: Vec<LoggedWrite>,
-}
-
-/// A write of an object, with its user.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct LoggedWrite {
-    pub(super) revision: String,
-    pub(super) subresource: String,
-    pub(super) time: String,
-    pub(super) user: String,
-    pub(super) agent: String,
-    pub(super) manager: String,
-    pub(super) verb: String,
-}
-
 /// The page about an object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

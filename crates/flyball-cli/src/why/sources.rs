@@ -2,14 +2,15 @@
 
 use super::answer::{Answer, Field, Question, Source, StepKind};
 use super::chain::{self, Moment};
-use super::claims::{self, Claimant, Recorded};
+use super::claims::{self, Recorded};
 use super::fields::{self, Segment};
 use super::operators::{Operator, OperatorArgs, Operators};
-use super::page::{LoggedWrite, Object, ObjectPage, Reconcile, WriteLog, time};
+use super::page::{Object, ObjectPage, Reconcile, time};
 use super::reasons::{Reasons, waits};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
 use flyball_console::hide_values;
+use flyball_console::{Claimant, LoggedWrite, WriteTarget, logged_writes};
 use flyball_core::Clock;
 use flyball_core::time::{Timestamp, parse_rfc3339};
 use http::Request;
@@ -196,7 +197,12 @@ impl Investigation<'_> {
 
     async fn may_write(&self, claimant: &Claimant, object: &Object, subresource: &str) -> bool {
         match self.kinds.of(&object.api_version(), &object.kind) {
-            Some(kind) => claimant.may_write(self.client, kind, object, subresource).await,
+            Some(kind) => {
+                let (group, version, plural) = (&object.group, &object.version, &kind.plural);
+                let (namespace, name) = (object.namespace.as_deref().unwrap_or_default(), &object.name);
+                let target = WriteTarget { group, version, plural, subresource, namespace, name };
+                claimant.may_write(self.client, &target).await
+            }
             None => false,
         }
     }
@@ -267,13 +273,8 @@ impl Investigation<'_> {
     /// administrators; `None` on other clusters.
     async fn logged_writes(&self, object: &Object) -> Option<Vec<LoggedWrite>> {
         let kind = self.kinds.of(&object.api_version(), &object.kind)?;
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.append_pair("group", &object.group).append_pair("resource", &kind.plural);
-        query
-            .append_pair("name", &object.name)
-            .append_pair("namespace", object.namespace.as_deref().unwrap_or_default());
-        let page = get(self.client, &format!("/debug/api/writes?{}", query.finish())).await.ok()?;
-        serde_json::from_value::<WriteLog>(page).ok().map(|log| log.writes)
+        let place = (object.namespace.as_deref().unwrap_or_default(), object.name.as_str());
+        logged_writes(self.client, (&object.group, &kind.plural), place).await
     }
 
     /// Reads an object; one that was deleted, or may not be read, ends the chain.

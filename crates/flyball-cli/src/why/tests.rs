@@ -28,6 +28,8 @@ struct Cluster {
     manager: &'static str,
     /// A Deployment with the label that selects the pods of `shop/op` as well.
     has_copy: bool,
+    /// The operator of the administrator responds without a token.
+    is_open: bool,
 }
 
 /// Returns the pages of an operator that says that it wrote `configmap/a` because of a Service.
@@ -53,15 +55,24 @@ fn page_of_operator(page: &str) -> Value {
 impl Cluster {
     fn respond(&self, path: &str, has_token: bool, user: &str) -> (StatusCode, Value) {
         let deployment = |namespace: &str, name: &str| {
-            json!({"metadata": {"name": name, "namespace": namespace},
+            json!({"metadata": {"name": name, "namespace": namespace, "uid": format!("{namespace}-{name}")},
                 "spec": {"selector": {"matchLabels": {"app": "op"}}, "template": {}}})
         };
-        let pod = json!({
-            "metadata": {"name": "op-1"}, "status": {"phase": "Running"},
-            "spec": {"serviceAccountName": "op", "containers": [
-                {"name": "manager", "ports": [{"name": "metrics", "containerPort": 8443}]},
-            ]},
-        });
+        let owner = |kind: &str, uid: &str| {
+            let owner = json!({"apiVersion": "apps/v1", "kind": kind, "name": "op", "uid": uid, "controller": true});
+            json!([owner])
+        };
+        let pod = |name: &str, replica_set: &str| {
+            json!({
+                "metadata": {"name": name, "ownerReferences": owner("ReplicaSet", replica_set)},
+                "status": {"phase": "Running"},
+                "spec": {"serviceAccountName": "op", "containers": [
+                    {"name": "manager", "ports": [{"name": "metrics", "containerPort": 8443}]},
+                ]},
+            })
+        };
+        let replica_set =
+            |uid: &str, of: &str| json!({"metadata": {"uid": uid, "ownerReferences": owner("Deployment", of)}});
         let configmaps = json!({"resource": "configmaps", "scope": "Namespaced", "verbs": ["get", "list"],
             "responseKind": {"group": "", "version": "v1", "kind": "ConfigMap"}, "singularResource": "configmap"});
         let entry = json!({"manager": self.manager, "operation": "Apply", "time": "2026-01-01T00:00:11Z",
@@ -83,13 +94,19 @@ impl Cluster {
                 json!({"metadata": {}, "items": items})
             }
             "/apis/apps/v1/namespaces/shop/deployments/op" => deployment("shop", "op"),
-            "/api/v1/namespaces/shop/pods" | "/api/v1/namespaces/team-a/pods" => {
-                json!({"metadata": {}, "items": [pod]})
+            "/api/v1/namespaces/team-a/pods" => json!({"metadata": {}, "items": [pod("op-1", "")]}),
+            // Others have created pods and a ReplicaSet with the same labels.
+            "/api/v1/namespaces/shop/pods" => {
+                json!({"metadata": {}, "items": [pod("forged", ""), pod("op-1", "rs"), pod("other", "forged-rs")]})
+            }
+            "/apis/apps/v1/namespaces/shop/replicasets" => {
+                let items = [replica_set("rs", "shop-op"), replica_set("forged-rs", "team-a-op")];
+                json!({"metadata": {}, "items": items})
             }
             "/apis/authorization.k8s.io/v1/subjectaccessreviews" => json!({"status": {"allowed": user == self.writer}}),
             _ => match path.split_once("/proxy/debug/flyball") {
                 // Without the token, only the operator of the tenant responds.
-                Some((pod, page)) if has_token || pod.contains("team-a") => page_of_operator(page),
+                Some((pod, page)) if has_token || self.is_open || pod.contains("team-a") => page_of_operator(page),
                 Some(_) => return (StatusCode::UNAUTHORIZED, "a bearer token is required".into()),
                 None => return (StatusCode::NOT_FOUND, Value::Null),
             },
@@ -129,17 +146,18 @@ impl Cluster {
         let client = self.client();
         let kinds = Kinds::discover(&client).await.expect("kinds");
         let kind = kinds.find("configmap").expect("a kind");
-        super::sources::investigate(&client, &kinds, (kind, "default", "a"), &args(names), question)
+        super::sources::investigate(&client, &kinds, (kind, "default", "a"), &args(names, true), question)
             .await
             .expect("an answer")
     }
 }
 
-fn args(names: &[&str]) -> OperatorArgs {
+fn args(names: &[&str], insecure_operator_token: bool) -> OperatorArgs {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/operator-token");
     OperatorArgs {
         operators: names.iter().map(ToString::to_string).collect(),
-        token: TokenArgs { operator_token_file: Some(file.into()) },
+        token: TokenArgs { operator_token_file: Some(file.into()), insecure_operator_token },
+        operator_ca: None,
     }
 }
 
@@ -147,7 +165,7 @@ fn args(names: &[&str]) -> OperatorArgs {
 async fn only_named_operators_receive_the_token() {
     let cluster = Cluster::default();
     let client = cluster.client();
-    let find = async |names: &[&str]| Operators::find(&client, &args(names)).await.expect("operators");
+    let find = async |names: &[&str]| Operators::find(&client, &args(names, true)).await.expect("operators");
     let claimants = |found: &Operators| -> Vec<Option<String>> {
         let claimant = |operator: &Operator| operator.claimant().map(|claimant| claimant.deployment.clone());
         found.reached.iter().map(claimant).collect()
@@ -155,6 +173,7 @@ async fn only_named_operators_receive_the_token() {
 
     let found = find(&[]).await;
     assert_eq!(cluster.tokens(), [""; 0], "discovered operators receive no token");
+    // Three pods have the labels, one of which is its own.
     assert_eq!(claimants(&found), [Some("team-a/op".to_owned())]);
     let error = found.sources.iter().find_map(|source| source.error.clone()).expect("an operator refuses");
     assert!(error.contains("--operator shop/op"), "{error}");
@@ -167,6 +186,13 @@ async fn only_named_operators_receive_the_token() {
     found.reconciles(&super::page::Object::default()).await;
     assert!(cluster.tokens().iter().all(|path| path.starts_with(page)), "nor for other pages");
 
+    // The API server does not verify who receives a request to a pod.
+    let found = Operators::find(&client, &args(&["shop/op"], false)).await.expect("operators");
+    assert_eq!((cluster.tokens(), claimants(&found)), (Vec::new(), vec![Some("team-a/op".to_owned())]));
+    let withheld = found.sources[0].error.clone().unwrap_or_default();
+    assert!(withheld.contains("create pods in the namespace of shop/op"), "{withheld}");
+    assert!(withheld.contains("--insecure-operator-token"), "{withheld}");
+
     let found = find(&["shop/other"]).await;
     assert_eq!((cluster.tokens().len(), found.sources[0].address.as_str()), (0, "shop/other"));
 }
@@ -174,10 +200,23 @@ async fn only_named_operators_receive_the_token() {
 #[tokio::test]
 async fn pods_of_two_deployments_are_one_operator() {
     let cluster = Cluster { has_copy: true, ..Cluster::default() };
-    let found = Operators::find(&cluster.client(), &args(&["shop/op", "shop/op"])).await.expect("operators");
+    let found = Operators::find(&cluster.client(), &args(&["shop/op", "shop/op"], true)).await.expect("operators");
     let claimant = |operator: &Operator| operator.claimant().map(|claimant| claimant.deployment.clone());
     let claimants: Vec<_> = found.reached.iter().map(claimant).collect();
-    assert_eq!((claimants, found.sources.len()), (vec![None, Some("team-a/op".to_owned())], 2));
+    // The forged pods are found by the labels only, as those of the copy.
+    let own = found.sources.iter().filter(|source| source.address.contains("/shop/pods/https:op-1:"));
+    assert_eq!((claimants, own.count()), (vec![None, Some("team-a/op".to_owned())], 1));
+}
+
+#[tokio::test]
+async fn pods_that_only_have_the_labels_of_a_named_deployment_are_not_taken_as_it() {
+    let cluster = Cluster { is_open: true, ..Cluster::default() };
+    let found = Operators::find(&cluster.client(), &args(&["shop/op"], true)).await.expect("operators");
+    let named = found.reached.iter().filter(|operator| operator.claimant().is_none()).count();
+    let claims = found.reached.iter().filter_map(|operator| operator.claimant());
+    let claims: Vec<&str> = claims.map(|claimant| claimant.deployment.as_str()).collect();
+    assert_eq!((named, claims), (1, vec!["shop/op", "shop/op", "team-a/op"]));
+    assert!(cluster.tokens().iter().all(|path| path.contains("/shop/pods/https:op-1:")), "one pod receives it");
 }
 
 #[tokio::test]

@@ -66,7 +66,14 @@ fn only_the_given_kubeconfig_is_changed() {
     home.run(&["cluster", "up", "--kubeconfig", "here.yaml", "--quiet"]).ok();
     assert!(fs::read_to_string(home.0.join("here.yaml")).unwrap().contains("current-context: flyball"));
     assert!(!home.0.join(".kube").exists());
-    home.run(&["cluster", "down", "--quiet"]).ok();
+    let down = |flags: &[&str]| home.run(&[&["cluster", "down", "--quiet"], flags].concat());
+    down(&["--kubeconfig", "other.yaml"]).fails_with(&["no cluster has its context in", "other.yaml", "cluster list"]);
+    down(&["--name", "flyball", "--kubeconfig", "other.yaml"]).fails_with(&["the context of cluster flyball is in"]);
+    home.run(&["cluster", "up", "--name", "b", "--kubeconfig", "here.yaml", "--quiet"]).ok();
+    down(&["--kubeconfig", "here.yaml"]).fails_with(&["has the contexts of b, flyball", "--name NAME"]);
+    down(&["--name", "b", "--kubeconfig", "here.yaml"]).ok();
+    down(&["--kubeconfig", "here.yaml"]).ok();
+    assert!(!fs::read_to_string(home.0.join("here.yaml")).unwrap().contains("flyball"));
     home.run(&["cluster", "up", "--no-kubeconfig"]).ok();
     assert!(!home.0.join(".kube").exists());
 }

@@ -3,12 +3,13 @@
 use crate::Home;
 use crate::dev::LineReader;
 use crate::run::{SAMPLE, operator};
+use flyball_core::time::{Timestamp, rfc3339};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The address of a console, as it is printed.
 struct Page {
@@ -127,6 +128,86 @@ fn console_of_dev_replays_schedules_and_forks_the_control_plane() {
     dev.stop();
     let remaining: Vec<_> = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!remaining.iter().any(|name| name.to_string_lossy().starts_with("flyball-dev")), "{remaining:?}");
+}
+
+/// A Job that is deleted 30 minutes after its end, and one every 10 minutes.
+const JOBS: &str = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: default}
+spec:
+  ttlSecondsAfterFinished: 1800
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: example.com/main}]}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: often, namespace: default}
+spec:
+  schedule: '*/10 * * * *'
+  successfulJobsHistoryLimit: 100
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: example.com/main}]}}}}
+";
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "real time passes, and is measured")]
+fn time_of_a_fork_can_be_paused_and_stepped() {
+    let home = Home::new("dev-step");
+    let (dev, page) = start(&home, &["--console", "--write"]);
+    let post = |request: Value| page.send("POST", "/api/explore", &page.token, &request.to_string());
+    let ask = |action: &str| assert_eq!(post(json!({"action": action, "number": 1})).0, 200, "{action}");
+    let step = |duration: &str| post(json!({"action": "stepFork", "number": 1, "duration": duration}));
+    let fork = |condition: &dyn Fn(&Value) -> bool| {
+        let is = |state: &Value| state["forks"].get(0).is_some_and(condition);
+        page.until("/api/exploration", is)["forks"][0].clone()
+    };
+    let now = |fork: &Value| fork["now"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert_eq!(step("1h").0, 400, "there is no fork");
+    assert_eq!(post(json!({"action": "fork"})).0, 200);
+    let running = fork(&|_| true);
+    assert_eq!(running["isPaused"], false);
+    let kubeconfig = running["kubeconfig"].as_str().unwrap();
+    let run = |args: &[&str]| home.run(&[args, &["--kubeconfig", kubeconfig]].concat()).ok().out;
+    let read = |object: &str| -> Value { serde_json::from_str(&run(&["get", object, "-o=json"])).unwrap() };
+
+    ask("pauseFork");
+    let paused = fork(&|fork| fork["isPaused"] == true);
+    thread::sleep(Duration::from_millis(1500));
+    let began = now(&fork(&|_| true));
+    assert!(began.duration_since(now(&paused)).as_secs_f64() < 0.5, "paused time stands still");
+    fs::write(home.0.join("jobs.yaml"), JOBS).unwrap();
+    run(&["apply", "-f", "jobs.yaml"]);
+    assert_eq!(read("job/once")["metadata"]["creationTimestamp"], rfc3339(began), "requests are served meanwhile");
+    for (wrong, reason) in [("1 day", "is not a duration"), ("0s", "longer than 0"), ("721h", "at most 720 hours")] {
+        let (status, body) = step(wrong);
+        assert!(status == 400 && body.contains(reason), "{wrong}: {body}");
+    }
+
+    // Its pod has run, and half an hour has not passed.
+    assert_eq!(step("5m").0, 200);
+    let stepped = fork(&|fork| fork["remaining"].is_null());
+    assert_eq!((&stepped["isPaused"], &stepped["missed"]), (&json!(true), &Value::Null));
+    assert_eq!(now(&stepped).duration_since(began).as_secs_f64().round(), 300.0);
+    assert_eq!(read("job/once")["status"]["succeeded"], 1);
+    let real = Instant::now();
+    assert_eq!(step("1h").0, 200);
+    assert_eq!(step("1h").0, 400, "one step at a time");
+    let stepped = fork(&|fork| fork["remaining"].is_null());
+    assert!(real.elapsed() < Duration::from_secs(100), "{:?}", real.elapsed());
+    assert_eq!(now(&stepped).duration_since(began).as_secs_f64().round(), 3900.0);
+    let jobs = run(&["get", "jobs", "-o=name"]);
+    assert!(!jobs.contains("/once"), "its time to live is over: {jobs}");
+    let runs = usize::try_from(now(&stepped).as_second() / 600 - began.as_second() / 600).unwrap();
+    assert_eq!(jobs.lines().filter(|line| line.contains("/often-")).count(), runs, "one every 10 minutes: {jobs}");
+    let last = read("cronjob/often")["status"]["lastScheduleTime"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert!(now(&stepped).duration_since(last).as_secs_f64() < 600.0, "{last}");
+
+    ask("resumeFork");
+    let resumed = fork(&|fork| fork["isPaused"] == false && now(fork) > now(&stepped));
+    assert!(now(&resumed).duration_since(now(&stepped)).as_secs_f64() < 120.0);
+    // A step that runs ends with its fork.
+    assert_eq!(step("720h").0, 200);
+    ask("removeFork");
+    dev.stop();
 }
 
 #[test]

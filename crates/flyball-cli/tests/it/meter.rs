@@ -101,6 +101,9 @@ fn requests_are_metered_without_an_installation() {
     assert!(csv.starts_with("period_start,period_end,pod,namespace,node,") && csv.lines().count() == 3, "{csv}");
     let watched = json(home.run(&["meter", "report", "pod-memory-request", "--for", "4s", "-o", "json"]));
     assert_eq!(watched.as_array().unwrap().len(), 2, "{watched}");
+    let short = |query| home.run(&["meter", "report", query, "--for", "1s"]).ok().err;
+    assert!(short("pod-cpu-usage").contains("note: usage is polled every 15 s"), "{}", short("pod-cpu-usage"));
+    assert_eq!(short("pod-cpu-request"), "");
     assert!(home.run(&["meter", "report"]).ok().out.contains("cluster-cpu-utilization\n"));
     home.run(&["meter", "report", "nothing"]).usage();
     home.run(&["meter", "report", "pod-cpu-request", "--since", "yesterday"]).usage();

@@ -3,15 +3,19 @@
 //! The console polls them, and `flyball why` reads them. They are data of others: their size and the time for them are
 //! bounded.
 //!
-//! Invariant: the token is sent only to operators that the user named.
+//! Invariant: the token is sent only to operators that the user named, and only where no one else can receive it,
+//! unless the user permits more. The API server does not verify the certificates of pods, and everyone who may create a
+//! pod can give it the labels and owner references of an operator's. So a request through the API server has no token
+//! without this permission.
 
+use crate::claims::Claimant;
 use bytes::Bytes;
 use flyball::proxy::Proxies;
-use flyball::web::{Client, Trust};
+use flyball::web::{Client, Trust, is_confidential};
 use flyball::{FORWARDED_AUTHORIZATION, error_chain};
 use flyball_core::memory;
 use http::header::{AUTHORIZATION, HeaderValue};
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::core::Status;
@@ -93,8 +97,13 @@ pub struct Address {
     pub location: Location,
     /// The source of the address.
     pub origin: Origin,
-    /// Bearer token that may `get` the non-resource URL `/debug/flyball`. Sent only to named operators.
+    /// Service account of the pod of a discovered operator; empty if unknown.
+    pub account: String,
+    /// Bearer token that may `get` the non-resource URL `/debug/flyball`. Sent only to named operators, over `https`
+    /// with a verified certificate, or to this machine.
     pub token: Option<String>,
+    /// Permits to send the token over `http`, and through the API server to pods that serve `https`.
+    pub insecure_token: bool,
     /// CA bundle in PEM for `https`; without it, the trust store of the machine.
     pub authority: Option<Vec<u8>>,
 }
@@ -102,7 +111,14 @@ pub struct Address {
 impl Address {
     /// Creates the address of an operator at a URL that the user named.
     pub fn url(url: Url) -> Self {
-        Self { location: Location::url(url), origin: Origin::Named, token: None, authority: None }
+        Self {
+            location: Location::url(url),
+            origin: Origin::Named,
+            account: String::new(),
+            token: None,
+            insecure_token: false,
+            authority: None,
+        }
     }
 }
 
@@ -153,6 +169,16 @@ pub enum Error {
         code: u16,
         /// The name of the operator on the command line.
         name: String,
+    },
+    /// An operator requires the token, which others could receive.
+    #[error(
+        "{code}: it requires the token, which is sent to an https address, or with --insecure-operator-token: {reason}"
+    )]
+    TokenWithheld {
+        /// The status code.
+        code: u16,
+        /// The reason.
+        reason: String,
     },
     /// The operator rejects the token.
     #[error("{code}: it requires a token that may get /debug/flyball, and rejects this one")]
@@ -213,6 +239,13 @@ impl Pages {
         }
     }
 
+    /// Returns the Deployment and the service account whose claims the pages are; none if they are facts.
+    pub(super) fn claimant(&self) -> Option<Claimant> {
+        let deployment = Some(self.claimed_by()).filter(|deployment| !deployment.is_empty())?.to_owned();
+        let namespace = deployment.split_once('/').map_or("", |(namespace, _)| namespace).to_owned();
+        Some(Claimant { deployment, namespace, account: self.address.account.clone() })
+    }
+
     /// Requests the page at a path below `/debug/flyball`, with a query without its question mark; both may be empty.
     /// `client` is that of the API server.
     ///
@@ -237,7 +270,26 @@ impl Pages {
 
     /// Returns the token, if the operator may receive it.
     fn token(&self) -> Option<&str> {
-        self.address.token.as_deref().filter(|_| self.address.origin == Origin::Named)
+        let Address { location, origin, token, insecure_token, .. } = &self.address;
+        let may_receive = match location {
+            Location::Url(url) => *insecure_token || url.as_str().parse::<Uri>().is_ok_and(|uri| is_confidential(&uri)),
+            // Metrics without TLS require no token.
+            Location::Pod { path, .. } => *insecure_token && path.contains("/pods/https:"),
+        };
+        token.as_deref().filter(|_| *origin == Origin::Named && may_receive)
+    }
+
+    /// Returns why a named operator does not receive the token, if there is one.
+    fn withheld(&self) -> Option<String> {
+        let is_withheld = self.address.token.is_some() && self.token().is_none();
+        is_withheld.then(|| match &self.address.location {
+            Location::Url(_) => "others can read http".to_owned(),
+            Location::Pod { path, .. } if !path.contains("/pods/https:") => "its pod serves no https".to_owned(),
+            Location::Pod { deployment, .. } => format!(
+                "the API server does not verify pods, so everyone who may create pods in the namespace of {deployment} \
+                 could receive it"
+            ),
+        })
     }
 
     /// Returns the value of the header with the token.
@@ -292,7 +344,10 @@ impl Pages {
             StatusCode::NOT_FOUND => Error::NoPages,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => match (self.address.origin, self.token()) {
                 (Origin::Named, Some(_)) => Error::TokenRejected { code },
-                (Origin::Named, None) => Error::TokenRequired { code },
+                (Origin::Named, None) => match self.withheld() {
+                    Some(reason) => Error::TokenWithheld { code, reason },
+                    None => Error::TokenRequired { code },
+                },
                 (Origin::Local | Origin::Discovered, _) => Error::NameRequired { code, name: self.name() },
             },
             _ => Error::Status(code),
@@ -345,10 +400,45 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_sent_only_where_no_one_else_receives_them() {
+        let url = |text: &str| Location::url(Url::parse(text).expect("a URL"));
+        let pod = |scheme: &str| {
+            let path = format!("/api/v1/namespaces/a/pods/{scheme}op-1:8443/proxy");
+            Location::Pod { deployment: "a/op".into(), path }
+        };
+        let sent = |location: &Location, origin, insecure_token| {
+            let (location, token) = (location.clone(), Some("t".to_owned()));
+            let pages = Pages::new(Address {
+                location,
+                origin,
+                account: String::new(),
+                token,
+                insecure_token,
+                authority: None,
+            });
+            (pages.token().is_some(), pages.rejected(StatusCode::UNAUTHORIZED).to_string())
+        };
+        for (location, is_sent, is_sent_if_permitted) in [
+            (url("https://op.a:8443"), true, true),
+            (url("http://127.0.0.1:8080"), true, true),
+            (url("http://op.a:8080"), false, true),
+            (pod("https:"), false, true),
+            (pod(""), false, false),
+        ] {
+            let (found, hint) = sent(&location, Origin::Named, false);
+            assert_eq!((found, hint.contains("--insecure-operator-token")), (is_sent, !is_sent), "{location}: {hint}");
+            assert_eq!(sent(&location, Origin::Named, true).0, is_sent_if_permitted, "{location}");
+            assert!(!sent(&location, Origin::Discovered, true).0, "{location}");
+        }
+    }
+
+    #[test]
     fn hints_say_how_the_operator_receives_a_token() {
         let rejected = |origin, token: Option<&str>| {
-            let location = Location::Pod { deployment: "a/op".into(), path: "/1".into() };
-            let address = Address { location, origin, token: token.map(str::to_owned), authority: None };
+            let location = Location::Pod { deployment: "a/op".into(), path: "/pods/https:1".into() };
+            let token = token.map(str::to_owned);
+            let address =
+                Address { location, origin, account: String::new(), token, insecure_token: true, authority: None };
             Pages::new(address).rejected(StatusCode::UNAUTHORIZED).to_string()
         };
         for (origin, token) in [(Origin::Named, None), (Origin::Local, None), (Origin::Discovered, Some("t"))] {

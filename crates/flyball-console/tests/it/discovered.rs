@@ -55,10 +55,11 @@ impl FindOperators for Found {
 
 /// The address of the pod of a Deployment, with a token that a claim must not receive.
 fn pod(namespace: &str, is_claim: bool) -> Address {
-    let path = format!("/api/v1/namespaces/{namespace}/pods/op-1:8080/proxy");
+    let path = format!("/api/v1/namespaces/{namespace}/pods/https:op-1:8443/proxy");
     let location = Location::Pod { deployment: format!("{namespace}/op"), path };
     let origin = if is_claim { Origin::Discovered } else { Origin::Named };
-    Address { location, origin, token: Some("secret".into()), authority: None }
+    let (account, token) = ("op".into(), Some("secret".into()));
+    Address { location, origin, account, token, insecure_token: false, authority: None }
 }
 
 /// Returns names and errors of the operators of a console, when each of them has one.
@@ -98,9 +99,19 @@ async fn discovered_operators_are_claims_and_receive_no_token() {
 }
 
 #[tokio::test]
-async fn named_operators_receive_the_token_through_the_api_server() {
+async fn named_operators_receive_no_token_through_the_api_server() {
     let received = Received::default();
-    let found = operators(vec![pod("shop", false), pod("team-a", true)], &received).await;
+    let found = operators(vec![pod("shop", false)], &received).await;
+    assert!(found[0].1.contains("--insecure-operator-token"), "{found:?}");
+    let received = received.lock().expect("not poisoned");
+    assert!(!received.is_empty() && received.iter().all(|(_, token)| token.is_empty()), "{received:?}");
+}
+
+#[tokio::test]
+async fn named_operators_receive_the_token_through_the_api_server_if_that_is_permitted() {
+    let received = Received::default();
+    let permitted = |namespace, is_claim| Address { insecure_token: true, ..pod(namespace, is_claim) };
+    let found = operators(vec![permitted("shop", false), permitted("team-a", true)], &received).await;
     assert_eq!(found[0], ("shop-operator".to_owned(), String::new()));
     let received = received.lock().expect("not poisoned");
     let is_right = |(path, token): &(String, String)| path.contains("/shop/") == (token == "Bearer secret");

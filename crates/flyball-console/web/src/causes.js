@@ -86,7 +86,7 @@ function Graph({ burst, selected, onSelect, onOpen }) {
             d=${`M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`} />`;
         })}
         ${nodes.map((node, at) => {
-          const tone = node.reconcile ? outcomeTone(node.title) : node.tone;
+          const tone = node.contradicted ? 'warning' : node.reconcile ? outcomeTone(node.title) : node.tone;
           const first = node.reconcile ? node.by : node.object.name;
           const second = node.reconcile ? `${node.title} · ${duration(node.took)} · ${node.object.name}` : `${node.object.kind} · ${node.title}${node.version ? ` · v${node.version}` : ''}`;
           return html`<g key=${at} id=${`node-${at}`} role="img" aria-label=${node.reconcile ? `reconcile by ${first}: ${second}` : `change of ${node.object.kind} ${first}: ${second}`}
@@ -120,7 +120,7 @@ export function Causes({ rest }) {
       ${shown?.object ? html`<span>of <${ObjectName} object=${shown.object} /></span><a class="button" href=${address('causes')}>All</a>` : html`<span class="faint">bursts of changes in the last 15 minutes</span>`}
       <span class="grow"></span>
       <span class="legend"><span><i class="key reconcile"></i>reconcile</span><span><i class="key change"></i>change</span>
-        <span><i class="key solid"></i>by version</span><span><i class="key dashed"></i>inferred from owners, or claimed</span></span></header>
+        <span><i class="key solid"></i>by version, or a confirmed claim</span><span><i class="key dashed"></i>inferred from owners, or claimed</span></span></header>
     <${Problem}>${error}<//>
     <div class="master wide">
       <${List} autofocus label="Bursts, newest first" items=${shown?.bursts ?? []} keyOf=${(item) => item.key} height=${54}
@@ -132,7 +132,7 @@ export function Causes({ rest }) {
         ${drawing ? html`<${Graph} key=${drawing.key} burst=${drawing} selected=${selected} onSelect=${(at) => setNode(keyOf(drawing.nodes[at]))} onOpen=${open} />
           ${drawing.omitted ? html`<p class="faint">and ${count(drawing.omitted, 'later node')}</p>` : null}
           <div class=${`below ${chosen ? "" : "closed"}`} tabIndex="0" role="region" aria-label="Details of the node">${!chosen ? html`<p class="faint">Select a box: click, or Tab to the graph and use the arrow keys.</p>`
-            : known ? html`<${Reconcile} reconcile=${known.reconcile} operator=${known.operator} />`
+            : known ? html`${chosen.contradicted ? html`<p class="warning">The API server contradicts ${count(chosen.contradicted, 'claimed write')}: it names another writer.</p>` : null}<${Reconcile} reconcile=${known.reconcile} operator=${known.operator} />`
               : html`<h3><button class="link" onClick=${() => open(chosen)}><${ObjectName} object=${chosen.object} /></button></h3>
                 <dl class="facts"><dt>Change</dt><dd><bdi>${chosen.title}</bdi> ${chosen.version ? html`<span class="version">v${chosen.version}</span>` : null}</dd>
                   <dt>Time</dt><dd>${clock(chosen.time)}</dd><dt>By</dt><dd><bdi>${chosen.by || 'unknown'}</bdi></dd>

@@ -74,7 +74,7 @@ function Entry({ entry, namespace }) {
 }
 
 const SOURCES = {
-  observed: 'observed by this console', ledger: 'ledger of the operator', managedFields: 'managed fields: the last write of this manager',
+  observed: 'observed by this console', ledger: 'ledger of the operator', claim: 'claim of an operator that was merely found', managedFields: 'managed fields: the last write of this manager',
   metadata: 'metadata', conditions: 'condition of the object', events: 'event',
 };
 

@@ -62,6 +62,13 @@ export function clock(text) {
   return `${pad(time.getHours())}:${pad(time.getMinutes())}:${pad(time.getSeconds())}${millis}`;
 }
 
+/** Formats a date with the time of day. */
+export function moment(text) {
+  const time = new Date(text);
+  if (Number.isNaN(time.getTime())) return '–';
+  return `${time.getFullYear()}-${pad(time.getMonth() + 1)}-${pad(time.getDate())} ${clock(text.replace(/\.\d+/, ''))}`;
+}
+
 /** Counts in words: 1 change, 2 changes. */
 export const count = (number, noun) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
 

@@ -43,7 +43,7 @@ export async function explorations({ flyball, open, audit, harmless, folder, dev
   const shot = async (name) => { await page.waitForTimeout(150); await page.screenshot({ path: `${folder}/${name}-${scheme}.png` }); await audit(page, name); };
   for (const key of ['g', 'e']) await page.keyboard.press(key);
   await until('the address', () => page.evaluate(() => location.hash === '#/explore'), 5);
-  await page.waitForFunction(() => document.querySelector('.explore').innerText.includes('operator.mjs'));
+  await page.waitForFunction(() => document.querySelector('.explore')?.innerText.includes('operator.mjs'));
   await shot('7-explore-empty');
   assert.ok((await page.$$eval('select[aria-label="Samples"] option', (all) => all.map((option) => option.textContent))).includes(SAMPLE));
   await page.selectOption('select[aria-label="Samples"]', 'blog.yaml');
@@ -110,9 +110,31 @@ export async function explorations({ flyball, open, audit, harmless, folder, dev
   get(kubeconfig, ['delete', 'sites', 'blog']);
   assert.doesNotMatch(get(kubeconfig, ['get', 'sites', '-o', 'name']), /blog/);
   assert.match(get(dev.kubeconfig, ['get', 'sites', '-o', 'name']), /blog/);
+  // Its time, by keyboard: paused, stepped by a button and by a typed duration, and continued.
+  const time = async () => Date.parse((await page.innerText('.fork-time b')).replace(' ', 'T'));
+  const shows = (text) => page.waitForFunction((text) => document.querySelector('.fork-time')?.innerText.includes(text), text, { timeout: 60_000 });
+  const press = async (name) => { await page.getByRole('button', { name, exact: true }).focus(); await page.keyboard.press('Enter'); };
+  await press('Pause');
+  await shows('paused');
+  const paused = await time();
+  await page.waitForTimeout(2500);
+  assert.ok((await time()) - paused <= 1000, 'paused time stands still');
+  await press('+1 h');
+  await page.waitForFunction((from) => Date.parse(document.querySelector('.fork-time b').innerText.replace(' ', 'T')) >= from + 3600_000, paused, { timeout: 60_000 });
+  await shows('paused');
+  assert.ok((await time()) < paused + 3602_000);
+  await page.fill('.fork-time input', '1 day');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.querySelector('.problem')?.innerText.includes('is not a duration'));
+  await page.fill('.fork-time input', '90m');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction((from) => Date.parse(document.querySelector('.fork-time b').innerText.replace(' ', 'T')) >= from + 9000_000, paused, { timeout: 60_000 });
+  await shot('7-explore-fork-time');
+  await press('Resume');
+  await shows('running');
   await page.getByRole('button', { name: 'Remove' }).click();
   await page.waitForFunction(() => !document.querySelector('.finding'));
-  // The browser reports the rejected schedule.
+  // The browser reports the rejected schedule and the rejected duration.
   await close(['status of 400']);
 }
 

@@ -7,7 +7,7 @@ use crate::store::Sample;
 use bytes::Bytes;
 use flyball::Task;
 use flyball::proxy::Proxies;
-use flyball::web::{Client, Trust};
+use flyball::web::{Client, Trust, is_confidential};
 use flyball_core::time::{Timestamp, rfc3339};
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
@@ -67,6 +67,7 @@ pub(super) fn operator(shared: Arc<Shared>, address: &str, interval: Duration) -
         name: if name.is_empty() { url.to_owned() } else { name.to_owned() },
         url: url.trim_end_matches('/').to_owned(),
         token: shared.settings.operator_token.clone(),
+        insecure_token: shared.settings.insecure_operator_token,
         reader: Reader::default(),
         counters: Counters::default(),
     };
@@ -107,6 +108,8 @@ struct Poller {
     name: String,
     url: String,
     token: Option<OperatorToken>,
+    /// Permits to send the token where others can read it.
+    insecure_token: bool,
     reader: Reader,
     counters: Counters,
 }
@@ -134,7 +137,8 @@ impl Poller {
     /// Returns the body of a page, none if there is no such page.
     async fn get(&self, client: &Client, path: &str) -> Result<Option<Bytes>, BoxError> {
         let mut request = Request::get(format!("{}{path}", self.url)).body(Bytes::new())?;
-        if let Some(token) = &self.token {
+        let may_send = self.insecure_token || is_confidential(request.uri());
+        if let Some(token) = self.token.as_ref().filter(|_| may_send) {
             request.headers_mut().insert(AUTHORIZATION, token.bearer()?);
         }
         let response = timeout(TIMEOUT, client.fetch(request, MAX_LEDGER_BYTES)).await??;
@@ -144,6 +148,10 @@ impl Poller {
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 let needed = "it requires a token that may get /debug/flyball and /metrics";
                 Err(match self.token {
+                    Some(_) if !may_send => format!(
+                        "{needed}, which is not sent, since others can read http: use https and --operator-ca, or \
+                         permit it: --insecure-operator-token"
+                    ),
                     Some(_) => format!("{needed}, and rejects this one with status {}", status.as_u16()),
                     None => format!("{needed}: pass --operator-token-file FILE, or set FLYBALL_OPERATOR_TOKEN"),
                 }
@@ -193,7 +201,7 @@ mod tests {
         let (client, file) = (client(None).unwrap(), std::env::temp_dir().join(format!("poll-{}", std::process::id())));
         fs::write(&file, "first\n").unwrap();
         let (reader, counters) = (Reader::default(), Counters::default());
-        let mut poller = Poller { name: "op".into(), url, token: None, reader, counters };
+        let mut poller = Poller { name: "op".into(), url, token: None, insecure_token: false, reader, counters };
         let refused = poller.poll(&client, 0, 60).await.unwrap_err().to_string();
         assert!(refused.contains("--operator-token-file FILE, or set FLYBALL_OPERATOR_TOKEN"), "{refused}");
         poller.token = Some(OperatorToken::File(file.clone()));
@@ -208,5 +216,18 @@ mod tests {
         let missing = poller.poll(&client, 120, 180).await.unwrap_err().to_string();
         assert!(missing.contains("cannot read the token of --operator-token-file"), "{missing}");
         assert!(!format!("{:?}", OperatorToken::Value("secret".into())).contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn token_is_not_sent_over_http_to_other_machines() {
+        // Not an address of loopback, though it leads to this machine.
+        let url = protected(Arc::new(Mutex::new("t".to_owned()))).await.replace("127.0.0.1", "0.0.0.0");
+        let (token, reader, counters) = (OperatorToken::Value("t".into()), Reader::default(), Counters::default());
+        let mut poller = Poller { name: "op".into(), url, token: Some(token), insecure_token: false, reader, counters };
+        let client = client(None).unwrap();
+        let withheld = poller.poll(&client, 0, 60).await.unwrap_err().to_string();
+        assert!(withheld.contains("others can read http") && withheld.contains("--operator-ca"), "{withheld}");
+        poller.insecure_token = true;
+        assert!(poller.poll(&client, 0, 60).await.is_ok());
     }
 }

@@ -153,6 +153,9 @@ impl Explore for Explorations {
                 return Ok(());
             }
             ExploreRequest::Fork {} => return self.forks()?.start(),
+            ExploreRequest::PauseFork { number } => return self.forks()?.pause(number),
+            ExploreRequest::ResumeFork { number } => return self.forks()?.resume(number),
+            ExploreRequest::StepFork { number, duration } => return self.forks()?.step(number, &duration),
             ExploreRequest::RemoveFork { number } => return self.forks()?.remove(number),
             ExploreRequest::Search { sample, seconds } => {
                 let budget = Some(seconds.clamp(MIN_SECONDS, MAX_SECONDS));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Interval of polls of usage.
-const POLL_INTERVAL: Duration = Duration::from_secs(15);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Collects all objects of a namespace, or of all.
 pub(super) async fn now(client: &Client, namespace: Option<&str>, tenant_label: Option<String>) -> Result<Collection> {

@@ -1,12 +1,13 @@
 //! `flyball meter report`: the results of a built-in query.
 
+use super::ScopeArgs;
 use super::collect;
 use super::export;
 use super::format::Format;
-use crate::cluster::connection::{ConnectionArgs, block_on};
+use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private::PrivateDirectory;
-use crate::render::terminal::print_line;
+use crate::render::terminal::{print_labeled, print_line};
 use clap::Args;
 use flyball::Clock;
 use flyball_core::time::{parse_rfc3339, parse_unsigned_duration};
@@ -30,14 +31,14 @@ pub(super) struct ReportArgs {
     /// Name of the query; without one, the queries are listed
     query: Option<String>,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    scope: ScopeArgs,
     /// Begin of the period: a time such as 2026-07-01T00:00:00Z, or a duration before its end such as 24h
     #[arg(long, default_value = "1h", value_name = "TIME")]
     since: String,
     /// End of the period; defaults to now, with --data to the end of the current five minutes
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Watch the cluster for this time before reporting on it
+    /// Watch the cluster for this time before reporting on it; usage is polled every 15 seconds
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_time)]
     #[arg(conflicts_with_all = ["data", "since", "until"])]
     watch: Option<Duration>,
@@ -77,26 +78,46 @@ pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
         directory = PrivateDirectory::new("flyball-meter")?;
         store = Store::open(directory.path()).context("cannot store what is collected")?;
         block_on(gather(args, &store, until))?;
-        if args.watch.is_some() {
+        if let Some(time) = args.watch {
+            if query.columns.iter().any(|column| column.name.contains("usage")) {
+                note_missing_usage(&store, time)?;
+            }
             let ends = [STATE, USAGE_UNTIL].map(|of| store.progress(of).context("cannot read what was collected"));
             let end = ends.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().max();
             (since, until) = (until, end.unwrap_or(until).max(until + 1));
         }
     }
-    let namespace = args.connection.namespace.clone().unwrap_or_default();
-    let (is_scoped, namespace) = (args.connection.namespace.is_some(), namespace.as_str());
+    let namespace = args.scope.namespace.clone().unwrap_or_default();
+    let (is_scoped, namespace) = (args.scope.namespace.is_some(), namespace.as_str());
     let request = Request { query: &query, since, until, inputs: &inputs, namespace, is_scoped, catalog: &Builtins };
     let results = run(&store, &request).context("cannot report")?;
     args.output.print(&results.columns, &results.rows)
 }
 
+/// Prints a note if a watch has little or no usage.
+fn note_missing_usage(store: &Store, time: Duration) -> Result<()> {
+    let seconds = collect::POLL_INTERVAL.as_secs();
+    if time < 2 * collect::POLL_INTERVAL {
+        print_labeled(
+            "note",
+            &format!(
+                "usage is polled every {seconds} s, so a watch of {} s has little or none: --for 2m",
+                time.as_secs()
+            ),
+        );
+    } else if store.progress(USAGE_UNTIL).context("cannot read what was collected")?.is_none() {
+        print_labeled("note", "no usage was observed: the cluster serves no metrics.k8s.io, or you may not read it");
+    }
+    Ok(())
+}
+
 /// Collects the cluster as it is, or for the time of the arguments since now.
 async fn gather(args: &ReportArgs, store: &Store, now: i64) -> Result<()> {
-    let connection = args.connection.connect().await?;
+    let connection = args.scope.cluster.connect().await?;
     if let Some(time) = args.watch {
         return collect::watch_for(&connection.client, store, (now, time), args.tenant_label.clone()).await;
     }
-    let namespace = args.connection.namespace.as_deref();
+    let namespace = args.scope.namespace.as_deref();
     let collection = collect::now(&connection.client, namespace, args.tenant_label.clone()).await?;
     collect::store(store, &collection, Clock::system().now().as_second())
 }

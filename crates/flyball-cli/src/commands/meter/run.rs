@@ -82,6 +82,7 @@ impl Flags {
             prometheus: self.prometheus,
             operators: self.operator,
             operator_token,
+            insecure_operator_token: self.token.insecure_operator_token,
             operator_authority: self.operator_ca,
             poll_interval: Some(self.poll_interval).filter(|interval| !interval.is_zero()),
             grace: self.grace_period,

@@ -1,8 +1,9 @@
 //! `flyball meter top`: current requests and usage.
 
+use super::ScopeArgs;
 use super::collect;
 use super::format::Format;
-use crate::cluster::connection::{ConnectionArgs, block_on};
+use crate::cluster::connection::block_on;
 use crate::error::Result;
 use crate::render::terminal::print_labeled;
 use clap::{Args, ValueEnum};
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
   flyball meter top --by pod -n shop -o json")]
 pub(super) struct TopArgs {
     #[command(flatten)]
-    connection: ConnectionArgs,
+    scope: ScopeArgs,
     /// Subjects of the rows
     #[arg(long, value_enum, default_value_t)]
     by: By,
@@ -96,8 +97,8 @@ struct Amounts {
 
 pub(super) fn cmd_top(args: &TopArgs) -> Result<()> {
     block_on(async {
-        let connection = args.connection.connect().await?;
-        let namespace = args.connection.namespace.as_deref();
+        let connection = args.scope.cluster.connect().await?;
+        let namespace = args.scope.namespace.as_deref();
         let collection = collect::now(&connection.client, namespace, args.tenant_label.clone()).await?;
         let usage = collect::usage(&connection.client).await;
         let has_usage = usage.is_ok();

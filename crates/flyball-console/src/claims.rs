@@ -1,0 +1,237 @@
+//! Claims: what operators say that were found by a label, which everyone may set, and how data of the API server
+//! confirms or contradicts it. `flyball why` uses the same rules.
+//!
+//! A claimed write is confirmed only if the API server names the manager of the operator for it, and the service
+//! account of the operator may write the object: the name of a field manager is no proof. The cause of a write is never
+//! confirmed, since only the operator knows it.
+
+use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
+use http::Request;
+use http::header::CONTENT_TYPE;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Managed fields have whole seconds, and clocks differ.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+
+/// A Deployment that was merely discovered, with the service account of its pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claimant {
+    /// `NAMESPACE/DEPLOYMENT`.
+    pub deployment: String,
+    /// Namespace of the Deployment.
+    pub namespace: String,
+    /// Service account of the pod.
+    pub account: String,
+}
+
+/// An object, or all objects of a kind in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriteTarget<'a> {
+    /// Group, empty for the core group.
+    pub group: &'a str,
+    /// Version.
+    pub version: &'a str,
+    /// Plural name of the kind.
+    pub plural: &'a str,
+    /// Subresource, empty for none.
+    pub subresource: &'a str,
+    /// Namespace, empty for none.
+    pub namespace: &'a str,
+    /// Name, empty for all objects.
+    pub name: &'a str,
+}
+
+impl Claimant {
+    /// Returns the name of its user.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.account)
+    }
+
+    /// Returns true if its service account may patch an object, or a subresource of it. Without permission to ask, it
+    /// counts as not allowed.
+    pub async fn may_write(&self, client: &Client, target: &WriteTarget<'_>) -> bool {
+        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
+        let groups = ["system:serviceaccounts", of_namespace.as_str(), "system:authenticated"];
+        let WriteTarget { group, version, plural, subresource, namespace, name } = target;
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": self.user(), "groups": groups, "resourceAttributes": {
+                "group": group, "version": version, "resource": plural, "subresource": subresource,
+                "namespace": namespace, "name": name, "verb": "patch",
+            }},
+        });
+        let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
+            .header(CONTENT_TYPE, "application/json")
+            .body(review.to_string().into_bytes());
+        let Ok(request) = request else { return false };
+        let review = client.request::<Value>(request).await.unwrap_or_default();
+        review["status"]["allowed"] == true
+    }
+}
+
+/// A write of an object that an embedded control plane keeps, with its user.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LoggedWrite {
+    /// The resource version that it resulted in.
+    pub revision: String,
+    /// Subresource, empty for none.
+    pub subresource: String,
+    /// Time.
+    pub time: String,
+    /// Authenticated user.
+    pub user: String,
+    /// User agent.
+    pub agent: String,
+    /// Field manager.
+    pub manager: String,
+    /// Verb of the request.
+    pub verb: String,
+}
+
+/// The writes that an embedded control plane keeps.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WriteLog {
+    writes: Vec<LoggedWrite>,
+}
+
+/// Returns the writes of an object with their users, newest first. Embedded control planes keep them, for
+/// administrators; `None` on other clusters.
+pub async fn logged_writes(
+    client: &Client,
+    (group, plural): (&str, &str),
+    (namespace, name): (&str, &str),
+) -> Option<Vec<LoggedWrite>> {
+    let pairs = [("group", group), ("resource", plural), ("name", name), ("namespace", namespace)];
+    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let request = Request::get(format!("/debug/api/writes?{query}")).body(Vec::new()).ok()?;
+    client.request::<WriteLog>(request).await.ok().map(|log| log.writes)
+}
+
+/// An entry of managed fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagerEntry<'a> {
+    /// The manager.
+    pub name: &'a str,
+    /// Subresource, empty for none.
+    pub subresource: &'a str,
+    /// Time of its last write.
+    pub time: Option<Timestamp>,
+}
+
+/// Result of the comparison of a claim with data of the API server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// The API server names the operator for the write.
+    Confirmed,
+    /// The API server names another writer.
+    Contradicted,
+    /// The API server has no evidence.
+    #[default]
+    Open,
+}
+
+/// A write in the ledger of an operator.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimedWrite<'a> {
+    /// Name of the operator, which is that of its field manager.
+    pub operator: &'a str,
+    /// Start of the reconcile.
+    pub began: Option<Timestamp>,
+    /// The resource version that it resulted in; empty for none.
+    pub version: &'a str,
+    /// Subresource, empty for none.
+    pub subresource: &'a str,
+}
+
+impl ClaimedWrite<'_> {
+    /// Compares the write with the log of an embedded control plane, which knows user and manager of a version. The log
+    /// proves nothing about those that it has dropped.
+    pub fn by_log(&self, claimant: &Claimant, log: &[LoggedWrite]) -> Verdict {
+        let logged = log.iter().find(|logged| !self.version.is_empty() && logged.revision == self.version);
+        let Some(logged) = logged else { return Verdict::Open };
+        let is_manager =
+            logged.manager.strip_prefix(self.operator).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        match logged.user == claimant.user() && is_manager && logged.subresource == self.subresource {
+            true => Verdict::Confirmed,
+            false => Verdict::Contradicted,
+        }
+    }
+
+    /// Compares the write with managed fields, which contain the last write of each manager. It is not before the
+    /// reconcile.
+    ///
+    /// `is_of_version` means that they are those of the object right after the claimed write. Then a write of another
+    /// manager at that time contradicts the claim.
+    pub fn by_managers(&self, managers: &[ManagerEntry<'_>], is_of_version: bool) -> Verdict {
+        let Some(began) = self.began else { return Verdict::Open };
+        let is_after =
+            |manager: &ManagerEntry<'_>| manager.time.is_some_and(|at| saturating_add(at, TOLERANCE) >= began);
+        let is_same = |manager: &ManagerEntry<'_>| {
+            (manager.name, manager.subresource) == (self.operator, self.subresource) && !self.operator.is_empty()
+        };
+        if managers.iter().any(|manager| is_same(manager) && is_after(manager)) {
+            return Verdict::Confirmed;
+        }
+        match is_of_version && managers.iter().any(is_after) {
+            true => Verdict::Contradicted,
+            false => Verdict::Open,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(second: u32) -> Option<Timestamp> {
+        format!("2026-01-01T00:00:{second:02}Z").parse().ok()
+    }
+
+    fn write() -> ClaimedWrite<'static> {
+        ClaimedWrite { operator: "shop", began: time(10), version: "7", subresource: "" }
+    }
+
+    #[test]
+    fn managed_fields_confirm_or_contradict_a_write() {
+        let manager = |name, second| ManagerEntry { name, subresource: "", time: time(second) };
+        let status = ManagerEntry { subresource: "status", ..manager("shop", 11) };
+        for (managers, of_any_version, of_this_version) in [
+            (vec![], Verdict::Open, Verdict::Open),
+            (vec![manager("shop", 11)], Verdict::Confirmed, Verdict::Confirmed),
+            (vec![manager("shop", 10), manager("other", 11)], Verdict::Confirmed, Verdict::Confirmed),
+            // It wrote last before the reconcile.
+            (vec![manager("shop", 5)], Verdict::Open, Verdict::Open),
+            (vec![manager("shop", 5), manager("other", 11)], Verdict::Open, Verdict::Contradicted),
+            (vec![manager("other", 11)], Verdict::Open, Verdict::Contradicted),
+            (vec![manager("other", 5)], Verdict::Open, Verdict::Open),
+            (vec![status], Verdict::Open, Verdict::Contradicted),
+        ] {
+            assert_eq!(write().by_managers(&managers, false), of_any_version, "{managers:?}");
+            assert_eq!(write().by_managers(&managers, true), of_this_version, "{managers:?}");
+        }
+        let nameless = ClaimedWrite { operator: "", ..write() };
+        assert_eq!(nameless.by_managers(&[manager("", 11)], false), Verdict::Open);
+    }
+
+    #[test]
+    fn log_of_an_embedded_control_plane_decides_about_its_versions() {
+        let claimant = Claimant { deployment: "team-a/op".into(), namespace: "team-a".into(), account: "robot".into() };
+        let robot = "system:serviceaccount:team-a:robot";
+        let verdict = |revision: &str, user: &str, manager: &str| {
+            let (revision, user, manager) = (revision.into(), user.into(), manager.into());
+            write().by_log(&claimant, &[LoggedWrite { revision, user, manager, ..LoggedWrite::default() }])
+        };
+        assert_eq!(
+            (verdict("7", robot, "shop"), verdict("7", robot, "shop/web")),
+            (Verdict::Confirmed, Verdict::Confirmed)
+        );
+        for (user, manager) in [("system:serviceaccount:shop-system:shop", "shop"), (robot, "shopping")] {
+            assert_eq!(verdict("7", user, manager), Verdict::Contradicted, "{user} {manager}");
+        }
+        assert_eq!(verdict("6", robot, "shop"), Verdict::Open);
+    }
+}
