@@ -1,11 +1,14 @@
 //! The syntax of templates: sections in braces, their tokens, and their compilation on any thread.
 
+use super::modulo::{has_modulo, replaced};
+use super::operands::{has_operands, with_checks};
 use super::{Quotes, reject};
 use minijinja::{Environment, Error, Expression, Template};
+use std::borrow::Cow;
 
-/// The stack size for the parser, with memory allocated on demand: sufficient for its recursion limit in a program
-/// without optimization.
-const PARSER_STACK_BYTES: usize = 8 << 20;
+/// The stack size for the parser, with memory allocated on demand: sufficient for its recursion limit, and for two
+/// filters at each operator, in a program without optimization.
+const PARSER_STACK_BYTES: usize = 16 << 20;
 
 /// The statements that include or import another template.
 pub(super) const INCLUDES: [&str; 3] = ["include", "import", "from"];
@@ -34,29 +37,72 @@ pub(super) const OPERATOR_WORDS: [&str; 19] = [
 ];
 
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
-pub(super) const MAX_OPERATORS: usize = 500;
+const MAX_OPERATORS: usize = 500;
 
 /// Runs the parser on a sufficient stack.
 pub(super) fn with_parser_stack<T>(parse: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, parse)
 }
 
-/// Compiles a template of any nesting on any thread.
+/// Returns a text for the engine, which lacks the operator `%` for strings and errors about undefined operands.
+pub(super) fn prepared(text: &str) -> Result<String, Error> {
+    check_operators(text)?;
+    let text = rewritten_sections(text, has_modulo, replaced);
+    Ok(rewritten_sections(&text, has_operands, with_checks).into_owned())
+}
+
+/// The same for an expression without braces.
+pub(super) fn prepared_expression(expression: &str) -> Result<String, Error> {
+    check_operators(&format!("{{{{{expression}"))?;
+    let expression = if has_modulo(expression) { replaced(expression) } else { expression.to_owned() };
+    // Braces at the beginning and the end do not belong to it.
+    Ok(if has_operands(&expression) { with_checks(&format!(" {expression} ")) } else { expression })
+}
+
+/// Rewrites the expressions and statements of a text.
+pub(super) fn rewritten_sections(text: &str, is_wanted: fn(&str) -> bool, rewrite: fn(&str) -> String) -> Cow<'_, str> {
+    let (mut out, mut rest, mut is_raw) = (String::new(), text, false);
+    while let Some(at) = opening(rest, &['{', '%']) {
+        let (end, _) = section(&rest[at + 2..]);
+        let inner = &rest[at + 2..at + 2 + end];
+        let (expression, close) = match inner.len().checked_sub(2).filter(|at| inner.is_char_boundary(*at)) {
+            Some(at) => inner.split_at(at),
+            None => (inner, ""),
+        };
+        out.push_str(&rest[..at + 2]);
+        let word = expression.trim_start_matches(['-', '+']).trim();
+        let word = word.trim_end_matches(['-', '+']).trim_end();
+        // A variable may have one of these names.
+        let is_block = rest[at..].starts_with("{%");
+        is_raw = if is_raw { !(is_block && word == "endraw") } else { is_block && word == "raw" };
+        let is_closed = close == "}}" || close == "%}";
+        match is_closed && !is_raw && is_wanted(expression) {
+            true => out.push_str(&rewrite(expression)),
+            false => out.push_str(expression),
+        }
+        out.push_str(close);
+        rest = &rest[at + 2 + end..];
+    }
+    match out.is_empty() {
+        true => text.into(),
+        false => (out + rest).into(),
+    }
+}
+
+/// Compiles a [prepared](prepared) template of any nesting on any thread.
 pub(super) fn compile<'e>(
     engine: &'e Environment<'static>,
     name: &'e str,
     text: &'e str,
 ) -> Result<Template<'e, 'e>, Error> {
-    check_operators(text)?;
     with_parser_stack(|| engine.template_from_named_str(name, text))
 }
 
-/// Compiles an expression of any nesting on any thread.
+/// Compiles a [prepared](prepared_expression) expression of any nesting on any thread.
 pub(super) fn compile_expression<'e>(
     engine: &'e Environment<'static>,
     expression: &'e str,
 ) -> Result<Expression<'e, 'e>, Error> {
-    check_operators(&format!("{{{{{expression}"))?;
     with_parser_stack(|| engine.compile_expression(expression))
 }
 
@@ -78,12 +124,12 @@ fn check_operators(text: &str) -> Result<(), Error> {
 }
 
 /// Returns the position of the first brace that is followed by one of these characters.
-pub(super) fn opening(text: &str, seconds: &[char]) -> Option<usize> {
+fn opening(text: &str, seconds: &[char]) -> Option<usize> {
     text.match_indices('{').map(|(at, _)| at).find(|at| text[at + 1..].starts_with(seconds))
 }
 
 /// Returns the end of a section, and the number of its operators.
-pub(super) fn section(text: &str) -> (usize, usize) {
+fn section(text: &str) -> (usize, usize) {
     let (mut quotes, mut operators) = (Quotes::default(), 0);
     let mut word = 0;
     for (at, letter) in text.char_indices() {
