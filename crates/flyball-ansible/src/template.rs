@@ -24,6 +24,7 @@ mod operands;
 mod output;
 mod password;
 mod plugins;
+mod prepared;
 mod printf;
 mod python;
 mod query;
@@ -170,7 +171,7 @@ fn from_json(value: impl serde::Serialize) -> Value {
     Value::from(Serde(value))
 }
 
-/// Rejects undefined values in lists and maps, which JSON does not have. The value is nested at most [`MAX_DEPTH`] deep.
+/// Rejects undefined values in lists and maps, which JSON does not have. The nesting is at most [`MAX_DEPTH`] deep.
 fn check_defined(value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined => Err(undefined()),

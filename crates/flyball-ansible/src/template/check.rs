@@ -2,7 +2,8 @@
 
 use super::lookups::short;
 use super::missing::{check_names, check_names_in_text};
-use super::syntax::{INCLUDES, Token, compile, first_name, prepared, sections, statements, tokens};
+use super::prepared::prepared;
+use super::syntax::{INCLUDES, Token, compile, first_name, sections, statements, tokens};
 use super::{ENGINE, is_template, literal_backslashes, sole_expression};
 use minijinja::Error;
 

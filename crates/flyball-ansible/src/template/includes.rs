@@ -5,7 +5,8 @@
 //! another file.
 
 use super::guards::has_guard;
-use super::syntax::{INCLUDES, Token, compile, prepared, statements, with_parser_stack};
+use super::prepared::prepared;
+use super::syntax::{INCLUDES, Token, compile, statements, with_parser_stack};
 use super::{ENGINE, ENGINES, FUNCTIONS};
 use crate::error::{Error, Result};
 use minijinja::Environment;

@@ -78,8 +78,8 @@ fn level(text: &str, level: Level) -> String {
             }
             Piece::Sign(sign) => out.push_str(sign),
             Piece::Operand(operand) => {
-                let place = Place::of(&tokens, at, level, is_target);
-                write(&mut out, operand, &place);
+                let around = Surroundings::of(&tokens, at, level, is_target);
+                write(&mut out, operand, &around);
             }
         }
         at += 1;
@@ -87,8 +87,8 @@ fn level(text: &str, level: Level) -> String {
     out
 }
 
-/// What the tokens around an operand require.
-struct Place {
+/// The requirements of the tokens around an operand.
+struct Surroundings {
     /// The operand must be defined.
     is_required: bool,
     /// A test such as `is defined` follows.
@@ -101,18 +101,16 @@ struct Place {
     is_test: bool,
 }
 
-impl Place {
+impl Surroundings {
     fn of(tokens: &[&Piece<'_>], at: usize, level: Level, is_target: bool) -> Self {
         let token = |at: Option<usize>| at.and_then(|at| tokens.get(at)).copied();
         let before = |back: usize| token(at.checked_sub(back));
-        let is_word = |piece: Option<&Piece<'_>>, words: &[&str]| matches!(piece, Some(Piece::Word(word)) if words.contains(word));
-        let is_sign = |piece: Option<&Piece<'_>>, signs: &[&str]| matches!(piece, Some(Piece::Sign(sign)) if signs.contains(sign));
         let is_test = is_word(before(1), &["is"]) || is_word(before(1), &["not"]) && is_word(before(2), &["is"]);
         let is_argument = matches!(before(1), Some(Piece::Operand(_)));
         let next = token(Some(at + 1));
         let is_tested = is_word(next, &["is"]) && {
             let name = if is_word(token(Some(at + 2)), &["not"]) { at + 3 } else { at + 2 };
-            matches!(token(Some(name)), Some(Piece::Operand(test)) if TESTS.contains(&last_name(test)))
+            accepts_undefined(token(Some(name)))
         };
         let is_alone = || {
             (before(1).is_none() || is_sign(before(1), &[",", "=", ":"]))
@@ -124,11 +122,28 @@ impl Place {
             || is_word(next, &["in", "not", "and", "or", "is"])
             || level == Level::Arguments && is_alone();
         let is_no_value = is_test || is_argument || is_target;
-        let accepts =
-            |piece: Option<&Piece<'_>>| matches!(piece, Some(Piece::Operand(test)) if TESTS.contains(&last_name(test)));
         let is_guarded = level == Level::Guarded && tokens.len() == 1;
-        Self { is_required, is_tested, is_guarded, is_no_value, is_test: is_test && !accepts(token(Some(at))) }
+        Self {
+            is_required,
+            is_tested,
+            is_guarded,
+            is_no_value,
+            is_test: is_test && !accepts_undefined(token(Some(at))),
+        }
     }
+}
+
+fn is_word(piece: Option<&Piece<'_>>, words: &[&str]) -> bool {
+    matches!(piece, Some(Piece::Word(word)) if words.contains(word))
+}
+
+fn is_sign(piece: Option<&Piece<'_>>, signs: &[&str]) -> bool {
+    matches!(piece, Some(Piece::Sign(sign)) if signs.contains(sign))
+}
+
+/// Returns true if a piece is a test such as `defined`.
+fn accepts_undefined(piece: Option<&Piece<'_>>) -> bool {
+    matches!(piece, Some(Piece::Operand(test)) if TESTS.contains(&last_name(test)))
 }
 
 /// Returns the name of a test without its collection.
@@ -142,18 +157,18 @@ fn last_name<'t>(test: &Operand<'t>) -> &'t str {
 }
 
 /// Writes an operand, with the checks that it needs.
-fn write(out: &mut String, operand: &Operand<'_>, place: &Place) {
+fn write(out: &mut String, operand: &Operand<'_>, around: &Surroundings) {
     let guard = operand.filters().find(|(_, name)| GUARDS.contains(name)).map(|(at, _)| at);
-    let guard = guard.or_else(|| place.is_guarded.then_some(operand.parts.len()));
+    let guard = guard.or_else(|| around.is_guarded.then_some(operand.parts.len()));
     let first = operand.filters().next();
-    let is_value = !operand.is_literal() && !place.is_no_value;
+    let is_value = !operand.is_literal() && !around.is_no_value;
     let value = operand.value();
     let name = name_of(&value);
     let is_input = is_value
         && operand.signs.is_empty()
-        && !place.is_tested
+        && !around.is_tested
         && first.is_some_and(|(at, name)| !ACCEPTING.contains(&name) && !is_constant(&operand.parts[..at]));
-    let checks_result = is_value && !place.is_tested && (place.is_required || !operand.signs.is_empty());
+    let checks_result = is_value && !around.is_tested && (around.is_required || !operand.signs.is_empty());
     // A filter after a sign applies to the negative number.
     let is_enclosed = checks_result && !operand.signs.is_empty() && first.is_none();
     // As in Ansible, the result of a filter is undefined if its input is.
@@ -169,7 +184,7 @@ fn write(out: &mut String, operand: &Operand<'_>, place: &Place) {
         }
         match part {
             Part::Brackets { open, inner, close } => {
-                let inner = level(inner, brackets(operand, at, guard, place));
+                let inner = level(inner, brackets(operand, at, guard, around));
                 out.push_str(&format!("{open}{inner}{close}"));
             }
             other => out.push_str(&other.text()),
@@ -185,17 +200,17 @@ fn write(out: &mut String, operand: &Operand<'_>, place: &Place) {
 }
 
 /// Returns what the brackets at a position of an operand require.
-fn brackets(operand: &Operand<'_>, at: usize, guard: Option<usize>, place: &Place) -> Level {
+fn brackets(operand: &Operand<'_>, at: usize, guard: Option<usize>, around: &Surroundings) -> Level {
     let is_index = matches!(&operand.parts[at], Part::Brackets { open, .. } if open.ends_with('['));
     let must_be_defined = match at.checked_sub(1).map(|before| &operand.parts[before]) {
         None if guard.is_some() && !is_index => return Level::Guarded,
         None => matches!(operand.parts.get(1), Some(Part::Filter { name, .. }) if WHOLE.contains(name)),
-        Some(_) if is_index => guard.is_none_or(|guard| guard < at) && !place.is_tested,
+        Some(_) if is_index => guard.is_none_or(|guard| guard < at) && !around.is_tested,
         Some(Part::Filter { name, .. }) => {
             let name = name.rsplit('.').next().unwrap_or(name);
             !ACCEPTING.contains(&name) && !LAZY.contains(&name)
         }
-        Some(Part::Primary(name)) if at == 1 => place.is_test || FUNCTIONS.contains(name),
+        Some(Part::Primary(name)) if at == 1 => around.is_test || FUNCTIONS.contains(name),
         Some(_) => false,
     };
     if must_be_defined { Level::Arguments } else { Level::Plain }

@@ -102,7 +102,7 @@ impl<'t> Scanner<'t> {
         &self.text[self.at..]
     }
 
-    fn take(&mut self, length: usize) -> &'t str {
+    fn advance(&mut self, length: usize) -> &'t str {
         let taken = &self.rest()[..length];
         self.at += length;
         taken
@@ -115,13 +115,13 @@ impl<'t> Scanner<'t> {
     fn piece(&mut self, follows_operand: bool) -> Piece<'t> {
         let spaces = self.spaces();
         if spaces > 0 {
-            return Piece::Space(self.take(spaces));
+            return Piece::Space(self.advance(spaces));
         }
         let start = self.at;
         if !follows_operand {
             while self.rest().starts_with(['-', '+']) {
-                self.take(1);
-                self.take(self.spaces());
+                self.advance(1);
+                self.advance(self.spaces());
             }
         }
         let signs = &self.text[start..self.at];
@@ -129,9 +129,9 @@ impl<'t> Scanner<'t> {
         if OPERATOR_WORDS.contains(&word) {
             if !signs.is_empty() {
                 self.at = start;
-                return Piece::Sign(self.take(1));
+                return Piece::Sign(self.advance(1));
             }
-            return Piece::Word(self.take(word.len()));
+            return Piece::Word(self.advance(word.len()));
         }
         match self.primary() {
             Some(primary) => Piece::Operand(self.operand(signs, primary)),
@@ -145,15 +145,15 @@ impl<'t> Scanner<'t> {
     fn sign(&mut self) -> &'t str {
         let double = ["==", "!=", "<=", ">=", "//", "**"].iter().any(|sign| self.rest().starts_with(sign));
         let length = if double { 2 } else { self.rest().chars().next().map_or(0, char::len_utf8) };
-        self.take(length)
+        self.advance(length)
     }
 
     fn primary(&mut self) -> Option<Part<'t>> {
         let word = word(self.rest());
         match self.rest().chars().next()? {
-            '\'' | '"' => Some(Part::Primary(self.take(quoted(self.rest())))),
+            '\'' | '"' => Some(Part::Primary(self.advance(quoted(self.rest())))),
             '(' | '[' | '{' => Some(self.brackets(0)),
-            _ if !word.is_empty() => Some(Part::Primary(self.take(word.len()))),
+            _ if !word.is_empty() => Some(Part::Primary(self.advance(word.len()))),
             _ => None,
         }
     }
@@ -167,13 +167,13 @@ impl<'t> Scanner<'t> {
                 Some('.') => {
                     let name = rest[1..].len() - rest[1..].trim_start().len();
                     let length = spaces + 1 + name + word(&rest[1 + name..]).len();
-                    Part::Attribute(self.take(length))
+                    Part::Attribute(self.advance(length))
                 }
                 Some('(' | '[') => self.brackets(spaces),
                 Some('|') => {
                     let gap = rest[1..].len() - rest[1..].trim_start().len();
                     let name = filter_name(&rest[1 + gap..]);
-                    Part::Filter { text: self.take(spaces + 1 + gap + name.len()), name }
+                    Part::Filter { text: self.advance(spaces + 1 + gap + name.len()), name }
                 }
                 _ => return Operand { signs, parts },
             };
@@ -183,7 +183,7 @@ impl<'t> Scanner<'t> {
 
     /// Takes brackets after spaces, which need not be closed.
     fn brackets(&mut self, spaces: usize) -> Part<'t> {
-        let open = self.take(spaces + 1);
+        let open = self.advance(spaces + 1);
         let (mut quotes, mut depth) = (Quotes::default(), 0_usize);
         let end = self.rest().char_indices().find(|(_, letter)| match letter {
             letter if quotes.is_quoted(*letter) => false,
@@ -198,8 +198,8 @@ impl<'t> Scanner<'t> {
             }
             _ => false,
         });
-        let inner = self.take(end.map_or(self.rest().len(), |(at, _)| at));
-        let close = self.take(usize::from(end.is_some()));
+        let inner = self.advance(end.map_or(self.rest().len(), |(at, _)| at));
+        let close = self.advance(usize::from(end.is_some()));
         Part::Brackets { open, inner, close }
     }
 }

@@ -3,7 +3,8 @@
 use super::expression::Expression;
 use super::guards::{expression_handles, handles};
 use super::includes::in_folder;
-use super::syntax::{compile, compile_expression, prepared, prepared_expression};
+use super::prepared::{prepared, prepared_expression};
+use super::syntax::{compile, compile_expression};
 use super::{
     BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, Includes, LimitedText, Sources, check_defined, explain,
     from_json, is_template, literal_backslashes, normal, sole_expression, to_json, weight,

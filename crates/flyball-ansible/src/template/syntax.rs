@@ -1,10 +1,7 @@
 //! The syntax of templates: sections in braces, their tokens, and their compilation on any thread.
 
-use super::modulo::{has_modulo, replaced};
-use super::operands::{has_operands, with_checks};
 use super::{Quotes, reject};
 use minijinja::{Environment, Error, Expression, Template};
-use std::borrow::Cow;
 
 /// The stack size for the parser, with memory allocated on demand: sufficient for its recursion limit, and for two
 /// filters at each operator, in a program without optimization.
@@ -44,52 +41,7 @@ pub(super) fn with_parser_stack<T>(parse: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, parse)
 }
 
-/// Returns a text for the engine, which lacks the operator `%` for strings and errors about undefined operands.
-pub(super) fn prepared(text: &str) -> Result<String, Error> {
-    check_operators(text)?;
-    let text = rewritten_sections(text, has_modulo, replaced);
-    Ok(rewritten_sections(&text, has_operands, with_checks).into_owned())
-}
-
-/// The same for an expression without braces.
-pub(super) fn prepared_expression(expression: &str) -> Result<String, Error> {
-    check_operators(&format!("{{{{{expression}"))?;
-    let expression = if has_modulo(expression) { replaced(expression) } else { expression.to_owned() };
-    // Braces at the beginning and the end do not belong to it.
-    Ok(if has_operands(&expression) { with_checks(&format!(" {expression} ")) } else { expression })
-}
-
-/// Rewrites the expressions and statements of a text.
-pub(super) fn rewritten_sections(text: &str, is_wanted: fn(&str) -> bool, rewrite: fn(&str) -> String) -> Cow<'_, str> {
-    let (mut out, mut rest, mut is_raw) = (String::new(), text, false);
-    while let Some(at) = opening(rest, &['{', '%']) {
-        let (end, _) = section(&rest[at + 2..]);
-        let inner = &rest[at + 2..at + 2 + end];
-        let (expression, close) = match inner.len().checked_sub(2).filter(|at| inner.is_char_boundary(*at)) {
-            Some(at) => inner.split_at(at),
-            None => (inner, ""),
-        };
-        out.push_str(&rest[..at + 2]);
-        let word = expression.trim_start_matches(['-', '+']).trim();
-        let word = word.trim_end_matches(['-', '+']).trim_end();
-        // A variable may have one of these names.
-        let is_block = rest[at..].starts_with("{%");
-        is_raw = if is_raw { !(is_block && word == "endraw") } else { is_block && word == "raw" };
-        let is_closed = close == "}}" || close == "%}";
-        match is_closed && !is_raw && is_wanted(expression) {
-            true => out.push_str(&rewrite(expression)),
-            false => out.push_str(expression),
-        }
-        out.push_str(close);
-        rest = &rest[at + 2 + end..];
-    }
-    match out.is_empty() {
-        true => text.into(),
-        false => (out + rest).into(),
-    }
-}
-
-/// Compiles a [prepared](prepared) template of any nesting on any thread.
+/// Compiles a [prepared](super::prepared) template of any nesting on any thread.
 pub(super) fn compile<'e>(
     engine: &'e Environment<'static>,
     name: &'e str,
@@ -98,7 +50,7 @@ pub(super) fn compile<'e>(
     with_parser_stack(|| engine.template_from_named_str(name, text))
 }
 
-/// Compiles a [prepared](prepared_expression) expression of any nesting on any thread.
+/// Compiles a [prepared](super::prepared) expression of any nesting on any thread.
 pub(super) fn compile_expression<'e>(
     engine: &'e Environment<'static>,
     expression: &'e str,
@@ -109,7 +61,7 @@ pub(super) fn compile_expression<'e>(
 /// Rejects a text with an expression that would exceed the engine's recursion limit.
 ///
 /// As in the engine, braces end a section only outside of quotes.
-fn check_operators(text: &str) -> Result<(), Error> {
+pub(super) fn check_operators(text: &str) -> Result<(), Error> {
     let mut rest = text;
     while let Some(at) = opening(rest, &['{', '%']) {
         let (end, operators) = section(&rest[at + 2..]);
@@ -124,12 +76,12 @@ fn check_operators(text: &str) -> Result<(), Error> {
 }
 
 /// Returns the position of the first brace that is followed by one of these characters.
-fn opening(text: &str, seconds: &[char]) -> Option<usize> {
+pub(super) fn opening(text: &str, seconds: &[char]) -> Option<usize> {
     text.match_indices('{').map(|(at, _)| at).find(|at| text[at + 1..].starts_with(seconds))
 }
 
 /// Returns the end of a section, and the number of its operators.
-fn section(text: &str) -> (usize, usize) {
+pub(super) fn section(text: &str) -> (usize, usize) {
     let (mut quotes, mut operators) = (Quotes::default(), 0);
     let mut word = 0;
     for (at, letter) in text.char_indices() {
