@@ -25,6 +25,7 @@ pub(super) fn files(top: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     walk(top, "", &rules, &mut found, 0);
     let uses_files = found.iter().any(|(inner, path)| is_template(inner) && uses_files(path));
+    found.retain(|(inner, _)| inner != ".helmignore");
     let counts = |inner: &str| match inner.split_once('/') {
         Some((directory, _)) => DIRECTORIES.contains(&directory),
         None => FILES.contains(&inner),

@@ -138,7 +138,12 @@ async fn crds_stay_without_the_setting() {
 
 #[tokio::test(start_paused = true)]
 async fn setting_that_is_added_after_a_failure_repeats_the_upgrade() {
-    let folder = site("crds-after-failure", "");
+    // The account of the operator has the permissions of its first start.
+    let folder = site("crds-after-failure", ", upgradeCRDs: true");
+    let write_entry = |more: &str| {
+        let watches = format!("- {{group: web.example.com, version: v1, kind: Site, chart: charts/site{more}}}\n");
+        std::fs::write(folder.join("watches.yaml"), watches).expect("it can be written");
+    };
     let part = "apiVersion: example.com/v1\nkind: Part\nmetadata:\n  name: {{ .Release.Name }}-part\n\
                 size: {{ .Values.size }}\n";
     std::fs::write(folder.join("charts/site/templates/part.yaml"), part).expect("it can be written");
@@ -149,6 +154,7 @@ async fn setting_that_is_added_after_a_failure_repeats_the_upgrade() {
     test.assert_converges().await;
 
     test.crash().await;
+    write_entry("");
     write(&folder, "size: {type: integer, maximum: 10}");
     patch(&sites(&test), "blue", json!({"spec": {"size": 7}})).await;
     test.restart().await;
@@ -158,8 +164,7 @@ async fn setting_that_is_added_after_a_failure_repeats_the_upgrade() {
     assert!(failed.starts_with("True UpgradeError"), "{failed}");
 
     test.crash().await;
-    let watches = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site, upgradeCRDs: true}\n";
-    std::fs::write(folder.join("watches.yaml"), watches).expect("it can be written");
+    write_entry(", upgradeCRDs: true");
     test.restart().await;
     let begin = Instant::now();
     let parts = api(&test, "example.com", "v1", "Part");
