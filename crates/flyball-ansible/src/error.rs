@@ -44,7 +44,7 @@ pub enum Error {
         /// The problem and the remedy.
         problem: String,
     },
-    /// A task is not supported by the built-in executor.
+    /// A task is invalid, or not supported by the built-in executor.
     #[error("{}{}: task {task}: {problem}", path.display(), at(*line))]
     Task {
         /// The file.
@@ -57,6 +57,8 @@ pub enum Error {
         problem: String,
         /// The feature that the built-in executor lacks, such as `module ansible.builtin.copy`, if it has a name.
         feature: Option<String>,
+        /// True if no executor runs the task, since it is invalid for Ansible.
+        is_invalid: bool,
     },
 }
 
@@ -94,7 +96,20 @@ impl Error {
 
     pub(crate) fn task(path: &Path, task: &str, problem: impl fmt::Display) -> Self {
         let (path, task, problem) = (path.to_owned(), task.to_owned(), problem.to_string());
-        Self::Task { path, line: 0, task, problem, feature: None }
+        Self::Task { path, line: 0, task, problem, feature: None, is_invalid: false }
+    }
+
+    /// Marks the task as invalid for Ansible, so that no other executor is tried or suggested.
+    pub(crate) fn for_all_executors(mut self) -> Self {
+        if let Self::Task { is_invalid, .. } = &mut self {
+            *is_invalid = true;
+        }
+        self
+    }
+
+    /// Returns true if no executor runs the task.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(self, Self::Task { is_invalid: true, .. })
     }
 
     /// Sets the line of the task, unless it is known: that of an inner task is more precise.

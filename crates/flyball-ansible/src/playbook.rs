@@ -3,6 +3,7 @@
 //! Unsupported features are an [error](crate::Error) with file and task, before anything runs.
 
 mod args;
+mod arguments;
 mod core_modules;
 mod coverage;
 mod declared;

@@ -20,13 +20,16 @@ mod methods;
 mod missing;
 mod modulo;
 mod numbers;
+mod operands;
 mod output;
 mod password;
 mod plugins;
+mod prepared;
 mod printf;
 mod python;
 mod query;
 mod random;
+mod scan;
 mod scope;
 mod sequence;
 mod sources;
@@ -97,8 +100,11 @@ fn engine(fuel: u64) -> Environment<'static> {
 static FUNCTIONS: LazyLock<BTreeSet<String>> =
     LazyLock::new(|| ENGINE.globals().map(|(name, _)| name.to_owned()).collect());
 
+/// The error of an undefined value without a name.
+const UNDEFINED: &str = "a value is undefined";
+
 fn undefined() -> Error {
-    Error::new(ErrorKind::UndefinedError, "a value is undefined")
+    Error::new(ErrorKind::UndefinedError, UNDEFINED)
 }
 
 /// Creates the error for an invalid argument of a filter.
@@ -163,6 +169,16 @@ fn weight_within(value: &serde_json::Value, depth: usize) -> Result<u64, String>
 /// Converts a value for the engine.
 fn from_json(value: impl serde::Serialize) -> Value {
     Value::from(Serde(value))
+}
+
+/// Rejects undefined values in lists and maps, which JSON does not have. The nesting is at most [`MAX_DEPTH`] deep.
+fn check_defined(value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::Undefined => Err(undefined()),
+        ValueKind::Seq => value.try_iter()?.try_for_each(|item| check_defined(&item)),
+        ValueKind::Map => value.try_iter()?.try_for_each(|key| check_defined(&value.get_item(&key)?)),
+        _ => Ok(()),
+    }
 }
 
 /// Converts a value from the engine.

@@ -6,6 +6,7 @@ mod load;
 mod lock;
 mod metadata;
 pub(crate) mod schema;
+mod sources;
 
 pub(crate) use load::message as load_message;
 pub use lock::Lock;
@@ -14,7 +15,7 @@ pub use metadata::{Dependency, ImportValue, Maintainer, Metadata};
 use crate::helm::HelmVersion;
 use crate::text::lossy;
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A loaded chart with its subcharts.
@@ -128,6 +129,12 @@ impl Chart {
     /// Fails if there is no chart, or it is invalid.
     pub fn open(path: &Path) -> Result<Chart, ChartError> {
         Self::open_as(path, HelmVersion::default())
+    }
+
+    /// Returns the files in the directory of a chart that a rendering depends on, for those who watch them for changes:
+    /// without those that `.helmignore` excludes. The chart need not be valid.
+    pub fn source_files(directory: &Path) -> Vec<PathBuf> {
+        sources::files(directory)
     }
 
     /// Loads a chart as in a version of Helm: with Helm 4, `values.yaml` may have several documents, and an unknown

@@ -6,6 +6,7 @@
 
 mod format;
 mod matching;
+mod reports;
 mod run;
 
 pub(crate) use format::{DIRECTORY, Suite};

@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod created;
 pub(crate) mod deletion;
 pub(crate) mod embedded;
+pub(crate) mod failure;
 pub(crate) mod kinds;
 pub(crate) mod kubeconfig;
 mod real_time;

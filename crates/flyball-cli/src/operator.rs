@@ -1,6 +1,7 @@
 //! An operator: its program, its process on this machine, and its installation in a cluster.
 
 pub(crate) mod charts;
+mod inputs;
 pub(crate) mod installation;
 pub(crate) mod local;
 pub(crate) mod metrics;

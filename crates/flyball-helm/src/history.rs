@@ -28,7 +28,7 @@ const INPUTS: &str = "flyball.dev/release-inputs";
 const PROGRESS: &str = "flyball.dev/release-progress";
 /// Annotation of a Secret with the number of failures of the revision.
 const FAILURES: &str = "flyball.dev/release-failures";
-/// Annotation of a Secret with the options in annotations of the custom resource when the revision began.
+/// Annotation of a Secret with the options that chart and values do not contain, when the revision began.
 const OPTIONS: &str = "flyball.dev/release-options";
 /// Annotation of a Secret with the seed of the release's random values, so that upgrades keep them.
 const SEED: &str = "flyball.dev/release-seed";

@@ -75,7 +75,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) annotations: RevisionAnnotations,
     /// The upgrade that the revision rolls back.
     pub(crate) failed_upgrade: Option<FailedUpgrade>,
-    /// The options in annotations of the custom resource.
+    /// The options of the release that its chart and values do not contain.
     pub(crate) options: String,
     /// Objects that cannot be changed are recreated.
     pub(crate) force: bool,

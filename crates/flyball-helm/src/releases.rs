@@ -22,7 +22,7 @@ use crate::source::Source;
 use crate::status::{self, FailedOperation, ReleaseError, Report, WaitReason};
 use crate::storage::Revision;
 use crate::verified::VerifiedRevisions;
-use crate::watches::{Watch, period};
+use crate::watches::{DEFAULT_TIMEOUT, Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_chart::{Seed, Values};
 use kube::ResourceExt;
@@ -68,7 +68,7 @@ struct Request<'a> {
     values: Values,
     /// The digest of chart and values.
     inputs: String,
-    /// The options in annotations of the custom resource.
+    /// The options in annotations of the custom resource and in its entry of `watches.yaml`.
     options: String,
 }
 
@@ -222,14 +222,23 @@ fn is_forced(object: &DynamicObject, annotation: &str, otherwise: bool) -> bool 
     }
 }
 
-/// Returns the options in annotations of a custom resource. A failed operation is repeated when they change.
-fn options(object: &DynamicObject) -> String {
+/// Returns the options of a release that its chart and values do not contain: those in annotations of the custom
+/// resource and in its entry of `watches.yaml`, unless they are the defaults. A failed operation is repeated when they
+/// change.
+fn options(object: &DynamicObject, watch: &Watch) -> String {
     let options = [
         ("upgrade-force", is_forced(object, UPGRADE_FORCE, false)),
         ("no-rollback-force", !is_forced(object, ROLLBACK_FORCE, true)),
         ("uninstall-wait", does_wait(object)),
+        ("wait", watch.wait),
+        ("no-rollback", !watch.rollback_on_failure),
+        ("upgrade-crds", watch.upgrade_crds),
     ];
-    let set: Vec<&str> = options.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
+    let mut set: Vec<String> =
+        options.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.to_owned()).collect();
+    if watch.timeout != DEFAULT_TIMEOUT {
+        set.push(format!("timeout={}s", watch.timeout.as_secs()));
+    }
     set.join(",")
 }
 
@@ -306,7 +315,7 @@ impl Plan<'_> {
             revision,
             annotations,
             failed_upgrade: None,
-            options: options(object),
+            options: options(object, self.watch),
             force: is_forced(object, UPGRADE_FORCE, false),
         }
     }

@@ -35,7 +35,7 @@ const FIELDS: [&str; 18] = [
     "upgradeCRDs",
 ];
 /// The time limit of a hook and of a wait, unless an entry sets another one; as in Helm.
-const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 /// Values of `dryRunOption`. `lookup` always reads from the cluster, as with `server`.
 const DRY_RUN_OPTIONS: [&str; 3] = ["none", "client", "server"];
 

@@ -51,7 +51,10 @@ impl Events {
                 let message = text("msg")
                     .filter(|message| !message.is_empty())
                     .unwrap_or_else(|| "unknown playbook failure".to_owned());
-                let task = task_of(data);
+                let task = match data["task_action"].as_str() {
+                    Some(action) => format!("{} (module {action:.MAX_TASK_CHARS$})", task_of(data)),
+                    None => task_of(data),
+                };
                 self.failed = Some(TaskError { task, ..TaskError::new(message) });
             }
             Some("runner_on_ok") if action_of(data) == "requeue_after" => {

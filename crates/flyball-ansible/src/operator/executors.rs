@@ -111,8 +111,8 @@ impl Executors<'_> {
             Executor::BuiltIn => return Ok(self.built_in(load()?, vars, shares)),
             Executor::Auto => match load() {
                 Ok(playbook) => return Ok(self.built_in(playbook, vars, shares)),
-                // Other executors have the same password.
-                Err(error) if error.is_vault() => return Err(error),
+                // Other executors have the same password, and the same tasks.
+                Err(error) if error.is_vault() || error.is_invalid() => return Err(error),
                 Err(error) => Some(error),
             },
             Executor::Worker | Executor::AnsiblePlaybook => None,
@@ -193,8 +193,8 @@ pub fn ansible_requirements(watches: &Watches, executor: Executor) -> Vec<Ansibl
                 Executor::BuiltIn => continue,
                 Executor::Auto => match load(runs, folder, &watch.vault, !watch.services.is_empty()) {
                     Ok(_) => continue,
-                    // That is an error of the entry alone.
-                    Err(error) if error.is_vault() => continue,
+                    // That is an error of the entry alone, and no other executor helps.
+                    Err(error) if error.is_vault() || error.is_invalid() => continue,
                     Err(error) => error.without_ansible(INSTALL),
                 },
                 Executor::Worker | Executor::AnsiblePlaybook => {

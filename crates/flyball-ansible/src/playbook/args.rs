@@ -1,6 +1,7 @@
 //! The modules with their names and arguments.
 
 use super::Module;
+use super::arguments::{ArgumentsError, UnsupportedArgument, unsupported_in};
 use super::core_modules::CORE_MODULES;
 use crate::metrics::check_name;
 use serde_json::{Map, Value};
@@ -239,7 +240,7 @@ pub(super) fn is_module(key: &str) -> bool {
 }
 
 /// Finds a module by name and validates its arguments.
-pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String, Value>), String> {
+pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String, Value>), ArgumentsError> {
     let Some(known) = find(name) else {
         if let (None | Some("kubernetes.core" | "community.kubernetes"), "k8s_exec" | "k8s_cp" | "k8s_log") =
             split(name)
@@ -247,14 +248,16 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
             return Err(format!(
                 "module {name} needs ansible-playbook, since the built-in executor has no connections to containers: \
                  install ansible-core and the collection kubernetes.core"
-            ));
+            )
+            .into());
         }
         let names: Vec<_> = MODULES.iter().map(|known| known.names[0]).collect();
         return Err(format!(
             "the built-in executor does not support module {name}; supported: {}, block, include_tasks, import_tasks, include_role, \
              import_role, include_vars: have the role run by ansible-playbook if it needs others",
             names.join(", ")
-        ));
+        )
+        .into());
     };
     let arguments = match arguments {
         Value::Null => Map::new(),
@@ -263,60 +266,57 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
             Some(argument) => [(argument.to_owned(), text.trim().into())].into_iter().collect(),
             None => pairs(&text).map_err(|problem| format!("{name}: {problem}"))?,
         },
-        other => return Err(format!("{name}: arguments must be a map, not {}", crate::yaml::type_name(&other))),
+        other => {
+            let problem = format!("{name}: arguments must be a map, not {}", crate::yaml::type_name(&other));
+            return Err(ArgumentsError::invalid(problem));
+        }
     };
-    if let Some(problem) = unsupported_arguments(name, &arguments).into_iter().next() {
-        return Err(problem.1);
+    if let Some(unsupported) = unsupported_arguments(name, &arguments).into_iter().next() {
+        return Err(unsupported.error);
     }
     check(known.module, name, &arguments)?;
     Ok((known.module, arguments))
 }
 
-/// Returns the arguments that a module does not support, each with the problem.
-pub(super) fn unsupported_arguments(name: &str, arguments: &Map<String, Value>) -> Vec<(String, String)> {
-    let Some(takes) = find(name).and_then(|known| known.arguments) else { return Vec::new() };
-    let problem = |argument: &str| match argument {
-        "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "ssl_ca_cert"
-        | "client_cert" | "cert_file" | "client_key" | "key_file" | "proxy" | "no_proxy" | "proxy_headers"
-        | "impersonate_user" | "impersonate_groups" => {
-            "tasks use the connection and account of the operator: remove it".to_owned()
-        }
-        _ => format!("the built-in executor supports {}", takes.join(", ")),
-    };
-    let unknown = arguments.keys().filter(|argument| !takes.contains(&argument.as_str()));
-    unknown
-        .map(|unknown| (unknown.clone(), format!("{name}: unsupported argument {unknown}: {}", problem(unknown))))
-        .collect()
+/// Returns the arguments that a module does not support.
+pub(super) fn unsupported_arguments(name: &str, arguments: &Map<String, Value>) -> Vec<UnsupportedArgument> {
+    let Some(known) = find(name) else { return Vec::new() };
+    let connects = known.collections == KUBERNETES;
+    known.arguments.map_or_else(Vec::new, |takes| unsupported_in(known.module, name, connects, takes, arguments))
 }
 
 /// Validates arguments as far as possible without evaluation.
-fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(), String> {
+fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(), ArgumentsError> {
     let literal = |argument: &str| {
         arguments.get(argument).and_then(Value::as_str).filter(|text| !crate::template::is_template(text))
     };
     let one_of = |argument: &str, values: &[&str]| match literal(argument) {
         Some(value) if !values.contains(&value) => {
-            Err(format!("{name}: {argument} is {value}, but must be one of {}", values.join(", ")))
+            let problem = format!("{name}: {argument} is {value}, but must be one of {}", values.join(", "));
+            // Some actions of Ansible's `meta` have no use here.
+            Err(ArgumentsError { problem, is_invalid: module == Module::K8s && argument == "state" })
         }
         _ => Ok(()),
     };
+    let missing = |argument: &str| ArgumentsError::invalid(format!("{name}: missing argument {argument}"));
     match module {
         Module::K8s => {
             one_of("state", &["present", "absent", "patched"])?;
             one_of("merge_type", &["merge", "strategic-merge"])?;
             let first = arguments.get("merge_type").and_then(|types| types.get(0)).and_then(Value::as_str);
             if first == Some("json") {
-                return Err(format!("{name}: the built-in executor does not support merge_type json"));
+                return Err(format!("{name}: the built-in executor does not support merge_type json").into());
             }
             let template = arguments.get("template").map_or(&[][..], std::slice::from_ref);
             let templates = template.iter().flat_map(|one| one.as_array().map_or(template, |all| all));
             let mut options = templates.filter_map(Value::as_object).flat_map(Map::keys);
             if let Some(option) = options.find(|option| *option != "path") {
-                return Err(format!("{name}: the built-in executor does not support option {option} of template"));
+                let problem = format!("{name}: the built-in executor does not support option {option} of template");
+                return Err(problem.into());
             }
         }
         Module::K8sScale if !arguments.contains_key("replicas") => {
-            return Err(format!("{name}: missing argument replicas"));
+            return Err(missing("replicas"));
         }
         Module::Meta => one_of(
             "action",
@@ -325,12 +325,12 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
         Module::Uri => {
             one_of("body_format", &["json", "raw", "form-urlencoded"])?;
             if !arguments.contains_key("url") {
-                return Err(format!("{name}: missing argument url"));
+                return Err(missing("url"));
             }
         }
-        Module::Assert if !arguments.contains_key("that") => return Err(format!("{name}: missing argument that")),
+        Module::Assert if !arguments.contains_key("that") => return Err(missing("that")),
         Module::RequeueAfter if !arguments.contains_key("time") => {
-            return Err(format!("{name}: missing argument time"));
+            return Err(missing("time"));
         }
         Module::OsdkMetric => check_metric(arguments).map_err(|problem| format!("{name}: {problem}"))?,
         _ => {}
@@ -418,12 +418,21 @@ mod tests {
         assert_eq!(module("meta", json!("end_play")).unwrap().1["action"], "end_play");
         let check = |name: &str, arguments: Value, problem: &str| {
             let found = module(name, arguments).unwrap_err();
-            assert!(found.contains(problem), "{found}");
+            assert!(found.problem.contains(problem), "{found:?}");
         };
         check("shell", json!("ls"), "not support module shell; supported: k8s");
         check("amazon.aws.k8s", json!({}), "not support module amazon.aws.k8s");
         check("k8s", json!({"host": "x"}), "of the operator");
-        check("k8s", json!({"sate": "x"}), "unsupported argument sate");
+        check(
+            "k8s",
+            json!({"sate": "x"}),
+            "Unsupported parameters for (k8s) module: sate. Supported parameters include: all, ",
+        );
+        check("fail", json!({"sate": "x"}), "Invalid options for fail: sate");
+        let is_invalid = |name: &str, arguments: Value| module(name, arguments).unwrap_err().is_invalid;
+        assert!(is_invalid("debug", json!({"a": 1})) && is_invalid("assert", json!({})));
+        assert!(!is_invalid("uri", json!({"url": "a", "dest": "b"})) && !is_invalid("pause", json!({"prompt": "a"})));
+        assert!(!is_invalid("k8s", json!({"host": "x"})) && !is_invalid("shell", json!("ls")));
         check("k8s", json!({"state": "running"}), "state is running");
         check("debug", json!(["a"]), "a list");
         let metric = |name: &str, address: &str| json!({"name": name, "description": "a", "address": address, "counter": {"increment": true}});

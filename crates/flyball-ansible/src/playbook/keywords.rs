@@ -62,6 +62,11 @@ pub(super) const KEYWORDS: [&str; 36] = [
     "always",
 ];
 
+/// Returns true if a key of a task is a keyword of Ansible, and not a module.
+pub(super) fn is_keyword(key: &str) -> bool {
+    KEYWORDS.contains(&key) || WITHOUT_EFFECT.contains(&key) || key == "tags" || key.starts_with("with_")
+}
+
 /// The keywords of a task that are not parsed yet.
 pub(super) struct Keywords<'a> {
     pub(super) fields: &'a mut Map<String, Value>,

@@ -1,7 +1,7 @@
 //! Parses a task.
 
 use super::args::{is_action, is_builtin, is_module, module, pairs};
-use super::keywords::Keywords;
+use super::keywords::{Keywords, is_keyword};
 use super::texts::{check_all, check_conditions, literal_name};
 use super::{Action, Module, Task};
 use crate::error::{Error, Result};
@@ -19,6 +19,21 @@ const NEVER: &str = "never";
 const ALWAYS: &str = "always";
 /// The lists of tasks of a block.
 pub(super) const BLOCK_PARTS: [&str; 3] = ["block", "rescue", "always"];
+
+/// Arguments of includes and imports that only Ansible has.
+const OPTIONS_OF_ANSIBLE: [&str; 11] = [
+    "defaults_from",
+    "depth",
+    "dir",
+    "extensions",
+    "files_matching",
+    "handlers_from",
+    "hash_behaviour",
+    "ignore_files",
+    "ignore_unknown_extensions",
+    "rolespec_validate",
+    "vars_from",
+];
 
 /// Resolves references of a task to other files and roles.
 pub(super) trait Resolve {
@@ -127,8 +142,9 @@ fn read_task(
     let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
     applied.iter().try_for_each(check_all).map_err(&reject)?;
     task.no_log = task.no_log.or(applied);
-    check_single_action(&fields).map_err(&reject)?;
-    task.action_name = action_key(&fields).unwrap_or_default();
+    check_single_action(&fields).map_err(|problem| reject(problem).for_all_executors())?;
+    let block = fields.contains_key("block").then(|| "block".to_owned());
+    task.action_name = block.or_else(|| action_key(&fields)).unwrap_or_default();
     task.action = read_action(&mut fields, args, file, position, lines, Nesting { tags, depth }, found)?;
     task.name = name.unwrap_or_else(|| position.to_owned());
     if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
@@ -139,9 +155,21 @@ fn read_task(
     }
     match fields.keys().next() {
         None => Ok(task),
+        Some(key) if !is_keyword(key) => Err(reject(conflict(&task, key)).for_all_executors()),
         Some(keyword) => {
             let problem = format!("the built-in executor does not support keyword {keyword}: remove it");
             Err(reject(problem).with_feature(format!("keyword {keyword}")))
+        }
+    }
+}
+
+/// Returns the message about a key that is neither a keyword nor the module of a task, in Ansible's words.
+fn conflict(task: &Task, key: &str) -> String {
+    match task.action {
+        Action::Block { .. } if task.action_name == "block" => format!("'{key}' is not a valid attribute for a Block"),
+        _ => {
+            let action = &task.action_name;
+            format!("conflicting action statements: {action}, {key}: a task has one module, and {key} is no keyword")
         }
     }
 }
@@ -184,11 +212,16 @@ fn read_action(
             always: section("always", always)?,
         });
     }
-    let Some(key) = action_key(fields) else { return Err(reject("no module: add one".into())) };
+    let Some(key) = action_key(fields) else {
+        return Err(reject("no module: add one".into()).for_all_executors());
+    };
     let arguments = fields.remove(&key).unwrap_or_default();
     let file_of = |arguments: &Value, what: &str| file_argument(&key, arguments, what, reject);
     let rest = |options: Map<String, Value>| match options.keys().next() {
-        Some(option) => Err(reject(format!("{key}: the built-in executor does not support argument {option}"))),
+        Some(option) if OPTIONS_OF_ANSIBLE.contains(&option.as_str()) => {
+            Err(reject(format!("{key}: the built-in executor does not support argument {option}")))
+        }
+        Some(option) => Err(reject(format!("Invalid options for {key}: {option}")).for_all_executors()),
         None => Ok(()),
     };
     let is = |name: &str| is_builtin(&key, name);
@@ -263,7 +296,10 @@ fn read_role(key: &str, arguments: Value, reject: impl Fn(String) -> Error, foun
     if let Some(option) =
         arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str())))
     {
-        return Err(reject(format!("{key}: the built-in executor does not support argument {option}")));
+        return Err(match OPTIONS_OF_ANSIBLE.contains(&option.as_str()) {
+            true => reject(format!("{key}: the built-in executor does not support argument {option}")),
+            false => reject(format!("Invalid options for {key}: {option}")).for_all_executors(),
+        });
     }
     let folder = found.role(&name, &tasks_from).map_err(&reject)?;
     Ok(Action::Role { folder, tasks_from, is_static: is_builtin(key, "import_role") })
@@ -285,9 +321,10 @@ fn read_module(
         Value::Null if !args.is_empty() => Value::Object(args),
         other => other,
     };
-    let (module, arguments) = module(key, arguments).map_err(|problem| match is_action(key) {
-        true => reject(problem),
-        false => reject(problem).with_feature(format!("module {key}")),
+    let (module, arguments) = module(key, arguments).map_err(|error| match is_action(key) {
+        true if error.is_invalid => reject(error.problem).for_all_executors(),
+        true => reject(error.problem),
+        false => reject(error.problem).with_feature(format!("module {key}")),
     })?;
     if module == Module::Uri && !found.allows_services() {
         let remedy = "list them in allowServices in watches.yaml, or have the role run by ansible-playbook";

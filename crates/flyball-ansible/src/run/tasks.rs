@@ -373,7 +373,7 @@ impl<'r> Run<'r> {
             if hidden {
                 failure = hide_message(failure);
             }
-            failure.task = of(task);
+            failure.task = with_module(task);
             if !is_ignored {
                 let result = if hidden { json!({"failed": true, "msg": HIDDEN}) } else { done.result.into() };
                 self.failed = Some((json!({"name": task.name, "action": task.action_name}), result));
@@ -453,6 +453,11 @@ fn hide_error(error: &flyball::Error) -> flyball::Error {
 /// Returns a task's name and file.
 pub(super) fn of(task: &Task) -> String {
     format!("{} ({})", task.name, task.file.display())
+}
+
+/// Returns a task's name, file and module.
+fn with_module(task: &Task) -> String {
+    format!("{} ({}, module {})", task.name, task.file.display(), task.action_name)
 }
 
 /// Returns true if all conditions hold.

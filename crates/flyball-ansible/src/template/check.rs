@@ -2,7 +2,7 @@
 
 use super::lookups::short;
 use super::missing::{check_names, check_names_in_text};
-use super::modulo::with_modulo;
+use super::prepared::prepared;
 use super::syntax::{INCLUDES, Token, compile, first_name, sections, statements, tokens};
 use super::{ENGINE, is_template, literal_backslashes, sole_expression};
 use minijinja::Error;
@@ -22,7 +22,7 @@ pub(crate) fn check_file(text: &str) -> Result<(), String> {
     if !is_template(text) {
         return Ok(());
     }
-    compile(&ENGINE, "<string>", &with_modulo(text)).map_err(|error| syntax(&error))?;
+    check_compiles(text)?;
     check_names_in_text(text)?;
     let is_block = |tokens: &Vec<Token<'_>>| matches!(first_name(tokens), Some("extends" | "block"));
     match statements(text).find(is_block) {
@@ -38,7 +38,7 @@ pub(crate) fn check_syntax(text: &str, is_condition: bool) -> Result<(), String>
         false => literal_backslashes(text),
     };
     match is_template(&text) {
-        true => compile(&ENGINE, "<string>", &with_modulo(&text)).map(drop).map_err(|error| syntax(&error)),
+        true => check_compiles(&text),
         false => Ok(()),
     }
 }
@@ -47,10 +47,13 @@ pub(crate) fn check_syntax(text: &str, is_condition: bool) -> Result<(), String>
 pub(crate) fn check_expression(text: &str) -> Result<(), String> {
     let expression = sole_expression(text).unwrap_or(text);
     // An incomplete expression alone could be completed by the text after it.
-    let template = format!("{{{{ {expression} }}}}");
-    let template = with_modulo(&template);
-    compile(&ENGINE, "<string>", &template).map_err(|error| syntax(&error))?;
+    check_compiles(&format!("{{{{ {expression} }}}}"))?;
     check_names(expression)
+}
+
+fn check_compiles(text: &str) -> Result<(), String> {
+    let text = prepared(text).map_err(|error| syntax(&error))?;
+    compile(&ENGINE, "<string>", &text).map(drop).map_err(|error| syntax(&error))
 }
 
 fn syntax(error: &Error) -> String {

@@ -9,8 +9,8 @@ mod regexes;
 use super::output::{LimitedText, check_size};
 use super::printf::{Operand, printf, type_name};
 use super::{
-    BYTES_PER_FUEL, from_json, lists, methods, modulo, numbers, python, query, random, reject, texts, time, undefined,
-    weigh,
+    BYTES_PER_FUEL, from_json, lists, methods, modulo, numbers, operands, python, query, random, reject, texts, time,
+    undefined, weigh,
 };
 use crate::yaml;
 use base64::Engine as _;
@@ -115,6 +115,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
     regexes::add(env);
     lists::add(env);
     modulo::add(env);
+    operands::add(env);
     numbers::add(env);
     random::add(env);
     texts::add(env);
@@ -382,6 +383,7 @@ fn lines_and_depth(value: &Json) -> (usize, usize) {
 /// Charges fuel for a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
     weigh(state, value)?;
+    super::check_defined(value)?;
     super::to_json(value)
 }
 

@@ -54,6 +54,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
 /// Charges fuel for a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<serde_json::Value, Error> {
     weigh(state, value)?;
+    super::check_defined(value)?;
     super::to_json(value)
 }
 
@@ -65,6 +66,9 @@ pub(super) fn method(
     method: &str,
     arguments: &[Value],
 ) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Ok(Value::UNDEFINED);
+    }
     methods::check_defined(method, arguments)?;
     match (value.as_str(), method, arguments) {
         (Some(separator), "join", [list]) => {

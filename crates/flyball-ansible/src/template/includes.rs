@@ -5,7 +5,7 @@
 //! another file.
 
 use super::guards::has_guard;
-use super::modulo::with_modulo;
+use super::prepared::prepared;
 use super::syntax::{INCLUDES, Token, compile, statements, with_parser_stack};
 use super::{ENGINE, ENGINES, FUNCTIONS};
 use crate::error::{Error, Result};
@@ -111,7 +111,8 @@ impl Includes {
                 // Unlike the template of a lookup, included ones lose their last line break.
                 let text = text.strip_suffix('\n').unwrap_or(text);
                 let text = text.strip_suffix('\r').unwrap_or(text);
-                with_parser_stack(|| engine.add_template_owned((*name).clone(), with_modulo(text).into_owned()))
+                let text = prepared(text).map_err(|error| Error::file(path, super::explain(&error)))?;
+                with_parser_stack(|| engine.add_template_owned((*name).clone(), text))
                     .map_err(|error| Error::file(path, error.detail().unwrap_or("invalid template")))?;
             }
             let included = included.clone();
@@ -173,7 +174,8 @@ fn check_independent(templates: &Templates, name: &str, seen: &mut BTreeSet<Stri
         return Ok(());
     }
     let (_, text) = &templates[name];
-    let template = compile(&ENGINE, "<string>", text).map_err(|error| super::explain(&error))?;
+    let source = prepared(text).map_err(|error| super::explain(&error))?;
+    let template = compile(&ENGINE, "<string>", &source).map_err(|error| super::explain(&error))?;
     let mut variables: Vec<_> = template.undeclared_variables(false).into_iter().collect();
     variables.retain(|variable| !FUNCTIONS.contains(variable));
     variables.sort();

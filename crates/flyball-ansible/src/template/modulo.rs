@@ -5,60 +5,25 @@
 //! break is added or removed.
 
 use super::printf::{Operand, printf};
-use super::syntax::{MAX_OPERATORS, OPERATOR_WORDS, opening, section, with_parser_stack};
+use super::syntax::{OPERATOR_WORDS, with_parser_stack};
 use super::{Quotes, reject, undefined};
 use minijinja::value::{Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
-use std::borrow::Cow;
 
 /// The filter that replaces the operator. Templates may use it under this name, with the same result.
-const FILTER: &str = "percent_operator";
+pub(super) const FILTER: &str = "percent_operator";
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter(FILTER, percent);
 }
 
-/// Replaces the operator in the expressions of a text.
-pub(super) fn with_modulo(text: &str) -> Cow<'_, str> {
-    let is_operator = |(at, _): (usize, &str)| !text[..at].ends_with('{') && !text[at + 1..].starts_with('}');
-    if !text.match_indices('%').any(is_operator) {
-        return text.into();
-    }
-    let (mut out, mut rest, mut is_raw) = (String::new(), text, false);
-    while let Some(at) = opening(rest, &['{', '%']) {
-        let (end, operators) = section(&rest[at + 2..]);
-        let inner = &rest[at + 2..at + 2 + end];
-        let (expression, close) = match inner.len().checked_sub(2).filter(|at| inner.is_char_boundary(*at)) {
-            Some(at) => inner.split_at(at),
-            None => (inner, ""),
-        };
-        out.push_str(&rest[..at + 2]);
-        let word = expression.trim_start_matches(['-', '+']).trim();
-        let word = word.trim_end_matches(['-', '+']).trim_end();
-        // A variable may have one of these names.
-        let is_block = rest[at..].starts_with("{%");
-        is_raw = if is_raw { !(is_block && word == "endraw") } else { is_block && word == "raw" };
-        // The depth of nesting is within the number of operators.
-        let is_closed = close == "}}" || close == "%}";
-        match is_closed && expression.contains('%') && operators <= MAX_OPERATORS && !is_raw {
-            true => out.push_str(&replaced(expression)),
-            false => out.push_str(expression),
-        }
-        out.push_str(close);
-        rest = &rest[at + 2 + end..];
-    }
-    (out + rest).into()
+/// Returns true if an expression may have the operator.
+pub(super) fn has_modulo(expression: &str) -> bool {
+    expression.contains('%')
 }
 
-/// Replaces the operator in an expression without braces.
-pub(super) fn expression_with_modulo(expression: &str) -> Cow<'_, str> {
-    if !expression.contains('%') || section(expression).1 > MAX_OPERATORS {
-        return expression.into();
-    }
-    replaced(expression).into()
-}
-
-fn replaced(expression: &str) -> String {
+/// Replaces the operator in an expression or a statement.
+pub(super) fn replaced(expression: &str) -> String {
     let mut rewriter = Rewriter { text: expression, at: 0 };
     // The nesting is limited as for the parser.
     let out = with_parser_stack(|| rewriter.level());
@@ -273,7 +238,7 @@ mod tests {
     fn operator_becomes_a_filter_of_the_same_precedence() {
         let check = |expression: &str, expected: &str| {
             let expected = expected.replace("%%", FILTER);
-            assert_eq!(expression_with_modulo(expression), expected, "{expression}");
+            assert_eq!(replaced(expression), expected, "{expression}");
         };
         check("'%s-%d' % (a, b)", "'%s-%d'|%%(a, b)");
         check("'%s' % (a)", "'%s'|%%((a))");
@@ -290,24 +255,8 @@ mod tests {
         check("a } % b", "a } % b");
         check("a % b) % c", "a|%%(b)) % c");
         for broken in ["a %", "% a", "a % (b", "a % 'b", "a % % b", "%", "é % ü", "a % ]"] {
-            let _ = expression_with_modulo(broken);
+            let _ = replaced(broken);
         }
-    }
-
-    #[test]
-    fn text_outside_of_expressions_is_unchanged() {
-        let check = |text: &str, expected: &str| {
-            assert_eq!(with_modulo(text), expected.replace("%%", FILTER), "{text}");
-        };
-        check(
-            "5 % 3 {% if a % 2 %}{{ '}} % ' % b }}{% endif %}",
-            "5 % 3 {% if a|%%(2) %}{{ '}} % '|%%(b) }}{% endif %}",
-        );
-        check("{% raw %}{{ a % b }}{% endraw %}{{ a % b }}", "{% raw %}{{ a % b }}{% endraw %}{{ a|%%(b) }}");
-        check("{{ raw_config }}{{ raw }}{{ a % b }}", "{{ raw_config }}{{ raw }}{{ a|%%(b) }}");
-        check("{%- raw -%}{{ endraw }}{{ a % b }}{%- endraw -%}", "{%- raw -%}{{ endraw }}{{ a % b }}{%- endraw -%}");
-        check("{%- if a % 2 -%}", "{%- if a|%%(2) -%}");
-        check("{{ a % b", "{{ a % b");
     }
 
     #[test]

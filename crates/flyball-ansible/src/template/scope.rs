@@ -3,11 +3,11 @@
 use super::expression::Expression;
 use super::guards::{expression_handles, handles};
 use super::includes::in_folder;
-use super::modulo::{expression_with_modulo, with_modulo};
+use super::prepared::{prepared, prepared_expression};
 use super::syntax::{compile, compile_expression};
 use super::{
-    BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, Includes, LimitedText, Sources, explain, from_json, is_template,
-    literal_backslashes, normal, sole_expression, to_json, weight,
+    BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, Includes, LimitedText, Sources, check_defined, explain,
+    from_json, is_template, literal_backslashes, normal, sole_expression, to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
@@ -178,7 +178,7 @@ impl Scope {
 
     /// Evaluates a string, which may include these templates.
     fn render_with(self: &Arc<Self>, includes: Option<&Includes>, name: &str, text: &str) -> Result<String, String> {
-        let source = with_modulo(text);
+        let source = prepared(text).map_err(|error| explain(&error))?;
         let render = |engine: &Environment<'static>| {
             let mut out = LimitedText::default();
             let template = compile(engine, name, &source)?;
@@ -205,7 +205,8 @@ impl Scope {
 
     /// Evaluates an expression.
     pub(crate) fn evaluate(self: &Arc<Self>, expression: &str) -> Result<Json, String> {
-        let value = to_json(&self.value(expression)?).map_err(|error| explain(&error))?;
+        let value = self.value(expression)?;
+        let value = check_defined(&value).and_then(|()| to_json(&value)).map_err(|error| explain(&error))?;
         self.charge(&value)?;
         Ok(value)
     }
@@ -224,7 +225,7 @@ impl Scope {
     }
 
     fn value(self: &Arc<Self>, expression: &str) -> Result<Value, String> {
-        let source = expression_with_modulo(expression);
+        let source = prepared_expression(expression).map_err(|error| explain(&error))?;
         let evaluate = |engine: &Environment<'static>| {
             compile_expression(engine, &source)?.eval(Value::from_dyn_object(self.clone()))
         };

@@ -3,9 +3,9 @@
 use super::{Quotes, reject};
 use minijinja::{Environment, Error, Expression, Template};
 
-/// The stack size for the parser, with memory allocated on demand: sufficient for its recursion limit in a program
-/// without optimization.
-const PARSER_STACK_BYTES: usize = 8 << 20;
+/// The stack size for the parser, with memory allocated on demand: sufficient for its recursion limit, and for two
+/// filters at each operator, in a program without optimization.
+const PARSER_STACK_BYTES: usize = 16 << 20;
 
 /// The statements that include or import another template.
 pub(super) const INCLUDES: [&str; 3] = ["include", "import", "from"];
@@ -34,36 +34,34 @@ pub(super) const OPERATOR_WORDS: [&str; 19] = [
 ];
 
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
-pub(super) const MAX_OPERATORS: usize = 500;
+const MAX_OPERATORS: usize = 500;
 
 /// Runs the parser on a sufficient stack.
 pub(super) fn with_parser_stack<T>(parse: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, parse)
 }
 
-/// Compiles a template of any nesting on any thread.
+/// Compiles a [prepared](super::prepared) template of any nesting on any thread.
 pub(super) fn compile<'e>(
     engine: &'e Environment<'static>,
     name: &'e str,
     text: &'e str,
 ) -> Result<Template<'e, 'e>, Error> {
-    check_operators(text)?;
     with_parser_stack(|| engine.template_from_named_str(name, text))
 }
 
-/// Compiles an expression of any nesting on any thread.
+/// Compiles a [prepared](super::prepared) expression of any nesting on any thread.
 pub(super) fn compile_expression<'e>(
     engine: &'e Environment<'static>,
     expression: &'e str,
 ) -> Result<Expression<'e, 'e>, Error> {
-    check_operators(&format!("{{{{{expression}"))?;
     with_parser_stack(|| engine.compile_expression(expression))
 }
 
 /// Rejects a text with an expression that would exceed the engine's recursion limit.
 ///
 /// As in the engine, braces end a section only outside of quotes.
-fn check_operators(text: &str) -> Result<(), Error> {
+pub(super) fn check_operators(text: &str) -> Result<(), Error> {
     let mut rest = text;
     while let Some(at) = opening(rest, &['{', '%']) {
         let (end, operators) = section(&rest[at + 2..]);

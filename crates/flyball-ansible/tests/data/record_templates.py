@@ -16,7 +16,10 @@ import jmespath
 
 FILE = Path(__file__).with_name("templates.json")
 # The text before the problem in a message.
-CONTEXT = re.compile(r"Error while resolving value for 'unset': |Error rendering template: |The filter plugin '[^']*' failed: ")
+CONTEXT = re.compile(
+    r"Task failed: |Finalization of task args for '[^']*' failed: |Error while resolving value for 'unset': "
+    r"|Error rendering template: |The filter plugin '[^']*' failed: "
+)
 
 
 def name_with_hash(resource):

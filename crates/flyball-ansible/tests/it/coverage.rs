@@ -88,10 +88,10 @@ fn all_gaps_of_a_task_are_listed() {
         "roles/a/tasks/main.yml:2 Variable ansible_env",
         "roles/a/tasks/main.yml:6 Lookup pipe",
         "roles/a/tasks/main.yml:6 Other k8s: the built-in executor does not support merge_type json",
-        "roles/a/tasks/main.yml:6 Other k8s: unsupported argument color",
-        "roles/a/tasks/main.yml:6 Other k8s: unsupported argument sate",
-        "roles/a/tasks/main.yml:7 Other debug: unsupported argument volume",
-        "roles/a/tasks/main.yml:9 Other k8s: unsupported argument colour",
+        "roles/a/tasks/main.yml:6 Other Unsupported parameters for (k8s) module: color. ",
+        "roles/a/tasks/main.yml:6 Other Unsupported parameters for (k8s) module: sate. ",
+        "roles/a/tasks/main.yml:7 Other Unsupported parameters for (debug) module: volume. ",
+        "roles/a/tasks/main.yml:9 Other Unsupported parameters for (k8s) module: colour. ",
     ];
     let mut expected = expected.to_vec();
     expected.sort_unstable();

@@ -1,6 +1,7 @@
 //! Errors are reported: at load time if possible, otherwise in the status.
 
 use crate::project::{Project, api, change, condition, operator_of, shops};
+use flyball_ansible::{Executor, Watches};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
@@ -57,6 +58,7 @@ async fn failed_task_is_reported_by_an_event_without_hidden_output() {
         let [note] = notes[..] else { panic!("{notes:?}") };
         assert!(note.starts_with("task sizes are checked (") && note.contains(&format!("): {expected}")), "{note}");
         assert_eq!(note.contains("not 1"), options.is_empty(), "{note}");
+        assert!(note.contains("roles/a/tasks/main.yml, module fail): "), "{note}");
     }
 }
 
@@ -190,8 +192,20 @@ fn unsupported_features_are_found_when_a_role_is_read() {
     check("log", "- {name: x, k8s_log: {name: a}}", "has no connections to containers");
     check("uri", "- {name: x, uri: {url: 'http://a.b.svc'}}", "only for declared services: list them in allowServices");
     check("include-text", "- {debug: {msg: \"{% include 'x.j2' %}\"}}", "only in template files");
-    check("keyword", "- {name: x, debug: {}, strategy: free}", "not support keyword strategy");
-    check("argument", "- {k8s: {definition: {}, stat: absent}}", "task number 1: k8s: unsupported argument stat");
+    check("keyword", "- {name: x, debug: {}, environment: {A: b}}", "not support keyword environment");
+    check("argument", "- {k8s: {definition: {}, host: a}}", "task number 1: k8s: unsupported argument host");
+    check(
+        "unknown-keyword",
+        "- {name: x, debug: {}, strategy: free}",
+        "conflicting action statements: debug, strategy",
+    );
+    check(
+        "unknown-argument",
+        "- {k8s: {definition: {}, stat: absent}}",
+        "task number 1: Unsupported parameters for (k8s) module: stat. Supported parameters include: all, api, ",
+    );
+    check("unknown-option", "- {include_tasks: {file: a.yml, bogus: 1}}", "Invalid options for include_tasks: bogus");
+    check("unknown-in-block", "- {block: [], colour: red}", "'colour' is not a valid attribute for a Block");
     check("filter", "- {debug: {msg: '{{ x | ipaddr }}'}}", "does not support filter ipaddr");
     check("template", "- {debug: {msg: '{{ x'}}", "invalid template");
     check("condition", "- {debug: {}, when: x ==}", "when: invalid template");
@@ -207,6 +221,31 @@ fn unsupported_features_are_found_when_a_role_is_read() {
     check("async", "- {debug: {}, async: 10}", "async");
     check("block", "- {block: [], loop: [1]}", "on the inner tasks");
     check("list", "a: b", "must be a list of tasks");
+}
+
+#[test]
+fn task_that_is_invalid_for_ansible_has_no_other_executor() {
+    for (number, (tasks, problem, is_invalid)) in [
+        ("- {name: x, debug: {}, fail: {msg: a}}", "conflicting action statements: debug, fail", true),
+        ("- {name: x, debug: {msg: a, bogus: 1}}", "Unsupported parameters for (debug) module: bogus. ", true),
+        ("- {name: x, when: true}", "no module", true),
+        ("- {name: x, copy: {dest: a}}", "does not support module copy", false),
+        ("- {name: x, debug: {}, environment: {}}", "does not support keyword environment", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let project = Project::role(&format!("invalid-{number}"), tasks);
+        let watches = Watches::read(project.folder().join("watches.yaml")).unwrap();
+        let created = flyball_ansible::operator(&watches, Executor::Auto);
+        assert_eq!(created.is_err(), is_invalid, "{tasks}");
+        if let Err(error) = created {
+            let place = "roles/a/tasks/main.yml:1: task \"x\": ";
+            assert!(error.to_string().contains(&format!("{place}{problem}")), "{error}");
+        }
+        let requirements = flyball_ansible::ansible_requirements(&watches, Executor::Auto);
+        assert_eq!(requirements.is_empty(), is_invalid, "{tasks}: {requirements:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::format::{Case, DeletedObject, ReadObject, Step, StepCommand, Suite};
 use super::matching::differences;
+use super::reports;
 use crate::cluster::connection::Connection;
 use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result, ResultExt};
@@ -117,9 +118,24 @@ impl CaseRunner<'_> {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         self.connection.apply(&object).await.map_err(|error| error.to_string())?;
         for step in &self.case.steps {
-            self.run_step(step).await.map_err(|why| format!("step {}: {why}", step.name))?;
+            if let Err(why) = self.run_step(step).await {
+                let lines = std::iter::once(why).chain(self.reports().await).collect::<Vec<_>>();
+                return Err(format!("step {}: {}", step.name, lines.join("\n")));
+            }
         }
         Ok(())
+    }
+
+    /// Returns what the operator reports about the applied objects: the reason of a failed step may be there.
+    async fn reports(&self) -> Vec<String> {
+        let mut objects = Vec::new();
+        for ReadObject { object, .. } in self.case.steps.iter().flat_map(|step| &step.apply) {
+            // An object of a later step does not exist.
+            objects.extend(self.connection.find(object).await.ok().flatten());
+        }
+        let kind = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {}});
+        let events = self.list(&kind, &BTreeMap::new()).await.unwrap_or_default();
+        reports::of(&objects, &events)
     }
 
     async fn run_step(&self, step: &Step) -> Result<(), String> {

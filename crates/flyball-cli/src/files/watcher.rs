@@ -92,14 +92,16 @@ pub(crate) fn sources(folder: &Path, program: Option<&Path>) -> Vec<PathBuf> {
     files
 }
 
-/// Appends the files below a directory, or the file itself.
+/// Appends the files below a directory, or the file itself, without hidden files and those of editors.
 pub(crate) fn collect_files(path: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(path) else {
         files.push(path.to_owned());
         return;
     };
     for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with('.') || files.len() >= MAX_FILES {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with('.') || is_of_editor(&name.to_string_lossy()) || files.len() >= MAX_FILES
+        {
             continue;
         }
         // Links are not followed, since they may lead back.
@@ -108,6 +110,18 @@ pub(crate) fn collect_files(path: &Path, files: &mut Vec<PathBuf>) {
             false => files.push(entry.path()),
         }
     }
+}
+
+/// Returns true if an editor writes a file of this name beside the one that it edits.
+pub(crate) fn is_of_editor(name: &str) -> bool {
+    // Vim checks with a file of this number whether it can write to a directory.
+    const NAMES: [&str; 1] = ["4913"];
+    const ENDINGS: [&str; 11] =
+        ["~", ".swp", ".swo", ".swx", ".swpx", ".bak", ".orig", ".rej", ".tmp", "___jb_tmp___", "___jb_old___"];
+    NAMES.contains(&name)
+        || ENDINGS.iter().any(|ending| name.ends_with(ending))
+        || name.starts_with(".#")
+        || name.len() > 2 && name.starts_with('#') && name.ends_with('#')
 }
 
 /// Removes logs, and the files to which this command writes: each line would be a change.
@@ -178,8 +192,12 @@ mod tests {
         assert_eq!(saved.change(|| vec![new.clone()]).await, new);
         fs::write(folder.join("Cargo.toml"), "").unwrap();
         fs::write(&file, "").unwrap();
+        for name in ["4913", "a.rs~", "#a.rs#", ".#a.rs", ".a.rs.swp", "a.rs.orig"] {
+            fs::write(folder.join("src/inner").join(name), "").unwrap();
+        }
         let found = sources(&folder, None);
         assert!(found.contains(&file) && found.contains(&folder.join("Cargo.lock")), "{found:?}");
+        assert_eq!(found.iter().filter(|file| file.starts_with(folder.join("src/inner"))).count(), 1, "{found:?}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
-use crate::files::{WATCHES, watcher};
+use crate::files::WATCHES;
+use crate::operator::inputs;
 use crate::operator::process::{LineSink, forward_lines};
 use crate::render::terminal;
 use clap::Args;
@@ -261,25 +262,12 @@ impl Program {
         }
     }
 
-    /// Returns its files, besides those that only its build reports.
+    /// Returns the files that it depends on, besides those that only its build reports.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::File(path) => vec![path.clone()],
             Self::Lifecycle => Vec::new(),
-            Self::Watches(path) => {
-                let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-                let mut files = Vec::new();
-                watcher::collect_files(folder, &mut files);
-                // They are not the operator's, and other commands write them.
-                files.retain(|file| !["target", "tests"].iter().any(|name| file.starts_with(folder.join(name))));
-                watcher::remove_outputs(&mut files);
-                // Charts, roles and playbooks may be elsewhere.
-                for entry in entries(path) {
-                    let named = ["chart", "role", "playbook"].iter().filter_map(|field| entry[*field].as_str());
-                    named.map(|named| folder.join(named)).for_each(|path| watcher::collect_files(&path, &mut files));
-                }
-                files
-            }
+            Self::Watches(path) => inputs::of_watches(path, &entries(path)),
         }
     }
 

@@ -6,6 +6,7 @@ use super::definitions::is_of;
 use super::inventory::inventory_of;
 use super::{Check, CheckOutcome, Source, join_some};
 use crate::cluster::connection::Connection;
+use crate::cluster::failure::failures;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result};
@@ -174,7 +175,31 @@ impl<'a> ScorecardRun<'a> {
             "templates must render the same objects each time, without random values or the time",
             "a task must not change an object that is as intended: the second run must report changed=0",
         );
-        Ok(if moving.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(why, remedy) })
+        if !moving.is_empty() {
+            return Ok(CheckOutcome::failed(why, remedy));
+        }
+        let failed = self.wait_for_success().await?;
+        let remedy = self.source.choose(
+            "the reconcile of a sample must succeed: fix the operator, or the sample if it is wrong",
+            "the release of a sample must be deployed: fix the chart, or the sample if it is wrong",
+            "the run for a sample must succeed: fix the task, or the sample if it is wrong",
+        );
+        Ok(if failed.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(join_some(&failed), remedy) })
+    }
+
+    /// Waits until no sample reports a failure, since another attempt may succeed; on timeout, returns the failures.
+    async fn wait_for_success(&self) -> Result<Vec<String>> {
+        let succeeded = poll_until(self.timeout, POLL_INTERVAL, async || {
+            let mut failed = Vec::new();
+            for sample in &self.samples {
+                let found = self.connection.read(sample).await?;
+                let [kind, name] =
+                    [&sample["kind"], &sample["metadata"]["name"]].map(|text| text.as_str().unwrap_or_default());
+                failed.extend(failures(&found).into_iter().map(|failure| format!("{kind} {name} reports {failure}")));
+            }
+            Ok(if failed.is_empty() { Ok(failed) } else { Err(failed) })
+        });
+        Ok(succeeded.await?.unwrap_or_else(|failed| failed))
     }
 
     async fn check_crash(&mut self) -> Result<CheckOutcome> {

@@ -74,6 +74,40 @@ fn project_without_rust_code_has_only_the_scorecard() {
 }
 
 #[test]
+fn failing_role_fails_the_scorecard_and_its_case_names_task_and_module() {
+    let home = Home::new("test-failing");
+    let write = |path: &str, text: &str| {
+        fs::create_dir_all(home.0.join(path).parent().unwrap()).unwrap();
+        fs::write(home.0.join(path), text).unwrap();
+    };
+    let sample = "{apiVersion: a.io/v1, kind: Site, metadata: {name: a}, spec: {size: 1}}";
+    write("watches.yaml", "- {group: a.io, version: v1, kind: Site, role: site}\n");
+    write("roles/site/tasks/main.yml", "- {name: sizes are checked, fail: {msg: 'size must be > {{ size }}'}}\n");
+    write("config/crd/bases/a.yaml", SITES);
+    write("config/samples/a.yaml", sample);
+    let output = home.run(&["scorecard", "-o", "json", "--timeout=5s"]);
+    let checks: Value = serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{output:?}"));
+    let mut all = checks.as_array().unwrap().iter();
+    let found = all.find(|check| check["name"] == "the operator converges").unwrap();
+    assert_eq!(found["why"], "Site a reports Failure: size must be > 1", "{found}");
+    assert_eq!(output.code, Some(1));
+
+    write("tests/e2e/broken/00-install.yaml", sample);
+    write("tests/e2e/broken/00-assert.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}");
+    write("kuttl-test.yaml", "{apiVersion: kuttl.dev/v1beta1, kind: TestSuite, timeout: 5}");
+    for (options, message) in [("", "size must be > 1"), (", no_log: true", "the output has been hidden")] {
+        let tasks = format!("- {{name: sizes are checked, fail: {{msg: 'size must be > {{{{ size }}}}'}}{options}}}\n");
+        write("roles/site/tasks/main.yml", &tasks);
+        let output = home.run(&["test", "--suite=cluster"]);
+        assert_eq!(output.code, Some(1), "{output:?}");
+        let all = format!("{}{}", output.out, output.err);
+        assert!(all.contains("Site a: TaskFailed: task sizes are checked (") && all.contains(message), "{all}");
+        assert!(all.contains("roles/site/tasks/main.yml, module fail): "), "{all}");
+        assert_eq!(all.contains("must be > 1"), options.is_empty(), "{all}");
+    }
+}
+
+#[test]
 fn definitions_of_a_chart_outlive_its_release() {
     let home = Home::new("test-crds");
     let write = |path: &str, text: &str| {

@@ -529,3 +529,38 @@ fn scaffolded_operators_run() {
     let output = home.run(&["apply", "-f", "bad.yaml"]);
     assert!(output.err.contains("spec.replicas"), "{output:?}");
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
+fn run_restarts_a_chart_only_for_its_inputs() {
+    let home = Home::new("watches-inputs");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let folder = home.watched_project("--helm");
+    home.within(&folder, REDIS).ok();
+    let mut command = home.command(&["run", "--", "--metrics-addr=0", "--health-addr=0"]);
+    command.current_dir(&folder);
+    let mut operator = LineReader::new(command);
+    operator.until("starting operator=");
+    let templates = folder.join("helm-charts/redis/templates");
+    let template = fs::read_dir(&templates).unwrap().map(|entry| entry.unwrap().path());
+    let template = template.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).min().unwrap();
+    fs::create_dir_all(folder.join(".git")).unwrap();
+    fs::create_dir_all(folder.join("target")).unwrap();
+    for other in ["README.md", ".git/index", "target/a.yaml", ".watches.yaml.swp", "watches.yaml~", "4913"] {
+        fs::write(folder.join(other), "changed").unwrap();
+    }
+    fs::write(folder.join("helm-charts/redis/README.md"), "changed").unwrap();
+    fs::write(templates.join(".page.yaml.swp"), "changed").unwrap();
+    fs::write(templates.join("page.yaml~"), "changed").unwrap();
+    // A change would be seen by now.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let text = fs::read_to_string(&template).unwrap();
+    let begin = std::time::Instant::now();
+    fs::write(&template, format!("{text}# edited\n")).unwrap();
+    operator.until(&format!("{} changed", template.strip_prefix(&folder).unwrap().display()));
+    assert!(begin.elapsed() < std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
+    let changes = operator.all.iter().filter(|line| line.ends_with(" changed")).count();
+    assert_eq!(changes, 1, "{:#?}", operator.all);
+    operator.until("starting operator=");
+    operator.stop();
+}

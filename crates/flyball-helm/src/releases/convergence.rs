@@ -268,7 +268,7 @@ impl Attempt<'_> {
         if !plan.slots.may_hold(&plan.share, self.stored_bytes + candidate.size()) {
             return Ok(Progress::Waits(WaitReason::Memory));
         }
-        if plan.watch.upgrade_crds && self.current.is_some() {
+        if plan.watch.upgrade_crds {
             let upgraded = crate::crds::upgrade(cx, plan.kinds, plan.source.crds()).await;
             upgraded.map_err(failed("failed to upgrade the chart's CRDs"))?;
         }
@@ -291,10 +291,32 @@ impl Attempt<'_> {
             return plan.repair(cx, &self.request, revision).await;
         }
         plan.report_overridden_values(cx);
+        self.report_deleted_secrets();
         plan.verified.add(owner.namespace, owner.release, &candidate, vec![lookups]);
         let stored = plan.create(cx, &mut self.history, &candidate, &annotations).await;
         let stored = stored.map_err(failed("failed to record the release"))?;
         self.advance(stored, candidate, annotations, deployed).await
+    }
+
+    /// Publishes an event if the Secret of the revision in the status, or of all revisions, was deleted.
+    fn report_deleted_secrets(&self) {
+        let Some(known) = self.object.data["status"]["release"]["revision"].as_u64() else { return };
+        let last = self.history.last().map(|stored| u64::from(stored.version));
+        // A Secret that is not valid has a condition of its own.
+        if !self.history.problems.is_empty() || last.is_some_and(|last| last >= known) {
+            return;
+        }
+        let (release, next) = (self.request.owner.release, self.history.next_version());
+        let (what, how) = match last {
+            None => ("the Secrets of all revisions were", "installed again, and adopts its objects".to_owned()),
+            Some(last) => ("the Secret of this revision was", format!("upgraded from revision {last}")),
+        };
+        let note = format!(
+            "Release {release} was at revision {known}, but {what} deleted: it is {how}, as revision {next}; earlier \
+             values and the history are lost"
+        );
+        tracing::warn!(release, "{note}");
+        self.cx.event(Event::warning("ReleaseSecretsDeleted", note));
     }
 
     /// Advances a revision that is pending.

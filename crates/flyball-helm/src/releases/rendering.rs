@@ -207,7 +207,7 @@ impl Plan<'_> {
             self.extensions.values(object, spec).map_err(|error| error.context("cannot map the spec to values"))?;
         let values = self.values(spec)?;
         let inputs = self.source.inputs(&values, self.watch);
-        Ok(Request { owner, values, inputs, options: super::options(object) })
+        Ok(Request { owner, values, inputs, options: super::options(object, self.watch) })
     }
 
     /// Overrides values by `overrideValues` in `watches.yaml`.

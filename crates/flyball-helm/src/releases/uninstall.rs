@@ -24,7 +24,11 @@ impl Plan<'_> {
     ) -> Result<Progress> {
         let mut history = History::read(cx, &owner).await?;
         if !history.is_owned(&owner) {
-            // The custom resource never took over the release, for example because it was always paused.
+            // Otherwise the custom resource never took over the release, for example because it was always paused.
+            let was_deployed = object.data["status"]["release"]["revision"].is_u64();
+            if was_deployed && history.revisions.is_empty() && history.other_owner.is_none() {
+                report_unknown_objects(cx, owner.release);
+            }
             return Ok(Progress::Done);
         }
         let Some(Contents { deployed, newer }) = self.contents(cx, &mut history).await? else {
@@ -77,6 +81,16 @@ impl Plan<'_> {
         }
         self.operation(cx, object, owner, history, last, revision, annotations).uninstall(waits).await
     }
+}
+
+/// Publishes an event about a release whose Secrets are deleted. Kubernetes deletes the objects with an owner.
+fn report_unknown_objects(cx: &Context<DynamicObject>, release: &str) {
+    let note = format!(
+        "The Secrets of release {release} were deleted, so its deletion hooks do not run, and its objects in other \
+         namespaces, cluster-scoped ones and kept ones remain: find them by the annotation {RELEASE}: {release}"
+    );
+    tracing::warn!(release, "{note}");
+    cx.event(Event::warning("ReleaseSecretsDeleted", note));
 }
 
 /// Publishes an event about hooks that are not run.

@@ -135,3 +135,41 @@ async fn crds_stay_without_the_setting() {
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
     assert_eq!(properties(&test).await, ["size"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn setting_that_is_added_after_a_failure_repeats_the_upgrade() {
+    // The account of the operator has the permissions of its first start.
+    let folder = site("crds-after-failure", ", upgradeCRDs: true");
+    let write_entry = |more: &str| {
+        let watches = format!("- {{group: web.example.com, version: v1, kind: Site, chart: charts/site{more}}}\n");
+        std::fs::write(folder.join("watches.yaml"), watches).expect("it can be written");
+    };
+    let part = "apiVersion: example.com/v1\nkind: Part\nmetadata:\n  name: {{ .Release.Name }}-part\n\
+                size: {{ .Values.size }}\n";
+    std::fs::write(folder.join("charts/site/templates/part.yaml"), part).expect("it can be written");
+    std::fs::write(folder.join("charts/site/values.yaml"), "title: Hello\nsize: 1\n").expect("it can be written");
+    write(&folder, "size: {type: integer, maximum: 5}");
+    let mut test = Test::of(operator_of(folder.clone())).allows_changes_of::<CustomResourceDefinition>().start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+
+    test.crash().await;
+    write_entry("");
+    write(&folder, "size: {type: integer, maximum: 10}");
+    patch(&sites(&test), "blue", json!({"spec": {"size": 7}})).await;
+    test.restart().await;
+    // By now, the next attempt is minutes away.
+    sleep(Duration::from_secs(900)).await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    assert!(failed.starts_with("True UpgradeError"), "{failed}");
+
+    test.crash().await;
+    write_entry(", upgradeCRDs: true");
+    test.restart().await;
+    let begin = Instant::now();
+    let parts = api(&test, "example.com", "v1", "Part");
+    while parts.get("blue-part").await.expect("it is there").data["size"] != 7 {
+        sleep(Duration::from_millis(100)).await;
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", sites(&test).get("blue").await);
+    }
+}

@@ -1,6 +1,6 @@
 //! Releases across restarts of the operator, which verifies each against a rendering: no restart creates a revision.
 
-use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
+use crate::project::{apply_site, condition, history, notes, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::{Test, explore_crashes};
 use flyball_helm::storage::{PAYLOAD, Revision, SECRET_TYPE, State};
 use k8s_openapi::ByteString;
@@ -116,6 +116,58 @@ async fn release_of_helm_is_adopted_once() {
         assert_eq!(history(&test, "blue").await, expected);
         assert_eq!(test.api::<ConfigMap>().get("a").await.expect("it is there").metadata.uid, before);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_whose_secrets_are_deleted_is_installed_again_and_says_so() {
+    let mut test = Test::of(operator("secrets-deleted", PAGE)).start().await;
+    apply_site(&test, "blue", "{title: One}").await;
+    test.assert_converges().await;
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Two"}})).await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    assert_eq!(notes(&test, "ReleaseSecretsDeleted").await, "");
+    let page = async || test.api::<ConfigMap>().get("blue-page").await.expect("it is there");
+    let before = page().await.metadata.uid;
+    let delete = async |version: u32| {
+        let name = format!("sh.helm.release.v1.blue.v{version}");
+        test.api::<Secret>().delete(&name, &DeleteParams::default()).await.expect("it can be deleted");
+    };
+    delete(2).await;
+    let found = notes(&test, "ReleaseSecretsDeleted").await;
+    let expected = "Release blue was at revision 2, but the Secret of this revision was deleted: it is upgraded from \
+                    revision 1, as revision 2; ";
+    assert!(found.starts_with(expected), "{found}");
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+
+    delete(1).await;
+    delete(2).await;
+    let found = notes(&test, "ReleaseSecretsDeleted").await;
+    let expected = "but the Secrets of all revisions were deleted: it is installed again, and adopts its objects, as \
+                    revision 1; ";
+    assert!(found.contains(expected), "{found}");
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    let page = page().await;
+    assert_eq!((page.metadata.uid, page.data.unwrap_or_default()["title"].as_str()), (before, "Two"));
+    test.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_after_that_of_the_secrets_says_what_remains() {
+    let test = Test::of(operator("secrets-deleted-first", PAGE)).start().await;
+    apply_site(&test, "blue", "{title: One}").await;
+    test.assert_converges().await;
+    // While it is paused, nothing is installed again.
+    let pause =
+        |paused: &str| json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/pause-reconcile": paused}}});
+    patch(&sites(&test), "blue", pause("true")).await;
+    test.api::<Secret>().delete("sh.helm.release.v1.blue.v1", &DeleteParams::default()).await.expect("it is deleted");
+    sites(&test).delete("blue", &DeleteParams::default()).await.expect("it is deleted");
+    patch(&sites(&test), "blue", pause("false")).await;
+    let found = notes(&test, "ReleaseSecretsDeleted").await;
+    assert!(found.starts_with("The Secrets of release blue were deleted, so its deletion hooks do not run"), "{found}");
+    assert!(sites(&test).get_opt("blue").await.expect("it can be read").is_none());
+    assert!(test.api::<ConfigMap>().get_opt("blue-page").await.expect("it can be read").is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,8 +121,8 @@ fn of_arguments(key: &str, value: &mut Value) -> Vec<NamedGap> {
         _ => return Vec::new(),
     };
     let unsupported = unsupported_arguments(key, arguments);
-    unsupported.iter().for_each(|(argument, _)| drop(arguments.remove(argument)));
-    unsupported.into_iter().map(|(_, problem)| (GapKind::Other, problem)).collect()
+    unsupported.iter().for_each(|argument| drop(arguments.remove(&argument.name)));
+    unsupported.into_iter().map(|argument| (GapKind::Other, argument.error.problem)).collect()
 }
 
 /// Returns the gaps in the texts of a value.
