@@ -415,6 +415,22 @@ fn rehearse(home: &Home) {
     assert!(message.contains("demo/note"), "{message}");
     assert_eq!(differences(&before, &objects(home)), [""; 0], "nothing is changed in the cluster");
     home.run(&["delete", "memo", "note", "-n", "demo"]).ok();
+
+    // Pods that fit no node.
+    let config = |selector: Value| {
+        json!({"startingCSV": "memo.v1.0.0", "installPlanApproval": "Manual",
+        "config": {"nodeSelector": selector}})
+    };
+    apply(home, &[subscription("memo", config(json!({"disk": "none"})))]);
+    let began = Instant::now();
+    let failed = home.run(&["olm", "rehearse", "memo", "-n", "demo", "-o", "json"]);
+    let report = json_of(&failed);
+    let message = report["outcome"]["message"].as_str().unwrap();
+    let why = "it waits until memo.v1.0.0 is ready: Deployment memo-controller: pod";
+    assert!(message.starts_with(why) && message.contains("is not scheduled"), "{message}");
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    apply(home, &[subscription("memo", config(json!({})))]);
+    until(home, "olm status -n demo -o json", |output| is_succeeded(output, "memo.v1.0.0"));
 }
 
 #[test]
@@ -433,7 +449,53 @@ fn rollback_that_loses_data_is_refused() {
     );
     let refused = home.run(&["olm", "rollback", "memo", "-n", "demo", "--to", "memo.v1.1.0"]);
     refused.fails_with(&["the rollback would break stored objects", "memos.demo.flyball.dev"]);
+    let began = Instant::now();
+    home.run(&["olm", "rehearse", "memo", "-n", "demo"])
+        .fails_with(&["channel stable has no version that upgrades memo.v2.0.0: there is nothing to rehearse"]);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // The storage version of the newer CRD is in the way.
+    let migrate = "flyball crd migrate memos.demo.flyball.dev --to v1";
+    refused.fails_with(&["no longer has the storage version v2", migrate]);
     let why = home.run(&["olm", "why", "memo", "-n", "demo"]).ok();
     assert!(!why.out.contains("after a rollback"), "nothing was changed: {why:?}");
     assert!(why.out.contains("next        none: the newest version of the channel is installed"), "{why:?}");
+    home.run(&["crd", "migrate", "memos.demo.flyball.dev", "--to", "v1", "--dry-run"]).ok();
+    home.run(&["crd", "migrate", "memos.demo.flyball.dev", "--to", "v9"])
+        .fails_with(&["has no version", "it has v1, v2"]);
+    home.run(&["crd", "migrate", "memos.demo.flyball.dev", "--to", "v1"]).ok();
+    home.run(&["olm", "rollback", "memo", "-n", "demo", "--to", "memo.v1.1.0", "--quiet"]).ok();
+    until(&home, "olm status -n demo -o json", |output| is_succeeded(output, "memo.v1.1.0"));
+}
+
+#[test]
+fn missing_manager_and_catalogs_elsewhere_are_explained() {
+    let home = Home::new("olm-absent");
+    home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
+    home.run(&["olm", "install", "--quiet"]).ok();
+    let catalog = Catalog::serve(&home);
+    namespace(&home, &catalog.address);
+    let memo = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": "memo", "namespace": "away"},
+        "spec": {"name": "memo", "source": "demo", "sourceNamespace": "demo"}});
+    apply(&home, &[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "away"}}), memo]);
+    let why = home.run(&["olm", "why", "memo", "-n", "away"]);
+    assert!(why.out.contains("namespace away does not see CatalogSource demo/demo"), "{why:?}");
+    assert!(!why.out.contains("no lifecycle manager runs"), "{why:?}");
+    let elsewhere = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": "other", "namespace": "away"},
+        "spec": {"name": "memo", "source": "none", "sourceNamespace": "away"}});
+    apply(&home, &[elsewhere]);
+    let why = until(&home, "olm why other -n away", |why| why.out.contains("package memo is in CatalogSource demo"));
+    assert!(why.out.contains("of namespace demo, which namespace away does not see"), "{why:?}");
+
+    let record = fs::read_to_string(home.0.join(".local/state/flyball/flyball.olm.json")).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let pid = rustix::process::Pid::from_raw(record["pid"].as_i64().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    apply(&home, &[subscription("memo", json!({}))]);
+    let why = until(&home, "olm why memo -n demo", |output| output.out.contains("no lifecycle manager runs"));
+    assert_eq!(why.code, Some(1), "{why:?}");
+    let first = why.out.lines().find(|line| line.starts_with("blocked")).unwrap();
+    assert!(first.contains("no lifecycle manager runs: nothing acts on Subscriptions"), "{why:?}");
+    assert!(why.out.contains("remedy: install it: flyball olm install"), "{why:?}");
 }
