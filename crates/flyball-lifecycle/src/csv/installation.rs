@@ -149,8 +149,8 @@ impl Installation<'_> {
         write_status(csv, &wanted, cx).await
     }
 
-    /// Issues the certificates that are missing or due; returns the time at which they have to be replaced, unless it is
-    /// in the status. An attempt before may have issued them, and then failed to write the status.
+    /// Issues the certificates that are missing or due; returns the time at which they have to be replaced, unless the
+    /// status has it. An attempt before may have issued them, and then failed to write the status.
     async fn issue(&self, certificates: &mut Certificates) -> Result<Option<Timestamp>> {
         let (now, namespace) = (self.cx.now(), self.csv.namespace().unwrap_or_default());
         let mut renewal = None;
