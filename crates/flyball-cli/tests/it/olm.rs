@@ -69,7 +69,7 @@ pub(crate) fn apply(home: &Home, objects: &[Value]) {
     home.run(&["apply", "-f", "objects.json"]).ok();
 }
 
-fn namespace(home: &Home, catalog: &str) {
+pub(crate) fn namespace(home: &Home, catalog: &str) {
     let api = "operators.coreos.com";
     apply(
         home,
@@ -83,7 +83,7 @@ fn namespace(home: &Home, catalog: &str) {
     );
 }
 
-fn subscription(name: &str, spec: Value) -> Value {
+pub(crate) fn subscription(name: &str, spec: Value) -> Value {
     let mut all = json!({"name": name, "source": "demo", "sourceNamespace": "demo", "channel": "stable"});
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
@@ -465,37 +465,4 @@ fn rollback_that_loses_data_is_refused() {
     home.run(&["crd", "migrate", "memos.demo.flyball.dev", "--to", "v1"]).ok();
     home.run(&["olm", "rollback", "memo", "-n", "demo", "--to", "memo.v1.1.0", "--quiet"]).ok();
     until(&home, "olm status -n demo -o json", |output| is_succeeded(output, "memo.v1.1.0"));
-}
-
-#[test]
-fn missing_manager_and_catalogs_elsewhere_are_explained() {
-    let home = Home::new("olm-absent");
-    home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
-    home.run(&["olm", "install", "--quiet"]).ok();
-    let catalog = Catalog::serve(&home);
-    namespace(&home, &catalog.address);
-    let memo = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-        "metadata": {"name": "memo", "namespace": "away"},
-        "spec": {"name": "memo", "source": "demo", "sourceNamespace": "demo"}});
-    apply(&home, &[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "away"}}), memo]);
-    let why = home.run(&["olm", "why", "memo", "-n", "away"]);
-    assert!(why.out.contains("namespace away does not see CatalogSource demo/demo"), "{why:?}");
-    assert!(!why.out.contains("no lifecycle manager runs"), "{why:?}");
-    let elsewhere = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-        "metadata": {"name": "other", "namespace": "away"},
-        "spec": {"name": "memo", "source": "none", "sourceNamespace": "away"}});
-    apply(&home, &[elsewhere]);
-    let why = until(&home, "olm why other -n away", |why| why.out.contains("package memo is in CatalogSource demo"));
-    assert!(why.out.contains("of namespace demo, which namespace away does not see"), "{why:?}");
-
-    let record = fs::read_to_string(home.0.join(".local/state/flyball/flyball.olm.json")).unwrap();
-    let record: Value = serde_json::from_str(&record).unwrap();
-    let pid = rustix::process::Pid::from_raw(record["pid"].as_i64().unwrap() as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    apply(&home, &[subscription("memo", json!({}))]);
-    let why = until(&home, "olm why memo -n demo", |output| output.out.contains("no lifecycle manager runs"));
-    assert_eq!(why.code, Some(1), "{why:?}");
-    let first = why.out.lines().find(|line| line.starts_with("blocked")).unwrap();
-    assert!(first.contains("no lifecycle manager runs: nothing acts on Subscriptions"), "{why:?}");
-    assert!(why.out.contains("remedy: install it: flyball olm install"), "{why:?}");
 }
