@@ -1,4 +1,8 @@
-//! Connections of servers: a limited number, of which none may be silent from the beginning.
+//! Connections of servers: a limited number, of which none may be silent from the beginning, or take no bytes.
+
+mod write_timeout;
+
+pub(crate) use write_timeout::{WRITE_TIMEOUT, WriteTimeout};
 
 use flyball::listener;
 use std::future::Future;

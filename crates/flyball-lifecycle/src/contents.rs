@@ -65,6 +65,8 @@ struct Entry {
     awaited: Option<Timestamp>,
     /// Number of failures to load it since the last success.
     failures: u32,
+    /// Number of lost connections since the last successful check.
+    losses: u32,
 }
 
 /// The identity of a set of catalogs: keys, contents and priorities.
@@ -164,6 +166,19 @@ impl CatalogContents {
         self.state.lock().find(source).map_or(0, |entry| entry.failures)
     }
 
+    /// Counts a lost connection, and returns the number of those since the last successful check.
+    fn lose(&self, source: &CatalogSource) -> u32 {
+        let mut state = self.state.lock();
+        let entry = state.entry(source);
+        entry.losses = entry.losses.saturating_add(1);
+        entry.losses
+    }
+
+    /// Records a successful check of a connection.
+    fn checked(&self, source: &CatalogSource) {
+        self.state.lock().entry(source).losses = 0;
+    }
+
     /// Drops the contents of CatalogSources that do not exist, and returns their keys.
     pub(crate) fn retain(&self, exists: impl Fn(&CatalogKey) -> bool) -> Vec<CatalogKey> {
         let mut state = self.state.lock();
@@ -183,7 +198,7 @@ impl CatalogContents {
         state.find(source).filter(|entry| entry.state.content.is_some()).map(|entry| entry.revision.clone())
     }
 
-    /// Returns true if a catalog has to be loaded again.
+    /// Returns true if a catalog has to be loaded, or its last attempt is this long ago.
     fn is_due(&self, source: &CatalogSource, now: Timestamp, interval: SignedDuration) -> bool {
         let state = self.state.lock();
         let entry = state.find(source).filter(|entry| entry.state.content.is_some() && entry.state.error.is_none());
@@ -331,6 +346,7 @@ impl State {
             loaded: None,
             awaited: None,
             failures: 0,
+            losses: 0,
         };
         let entry = self.entries.entry(key_of(source)).or_insert_with(fresh);
         if entry.uid != uid {

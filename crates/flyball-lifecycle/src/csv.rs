@@ -34,6 +34,7 @@ mod membership;
 mod observe;
 mod phase;
 mod policy;
+mod release;
 mod replacement;
 mod reset;
 mod status;

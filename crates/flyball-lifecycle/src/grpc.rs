@@ -15,6 +15,7 @@ mod service;
 pub use client::{Connection, ConnectionError};
 pub use conversion::to_blobs;
 pub use frame::{Code, GrpcError};
+pub(crate) use messages::Package;
 pub use server::serve;
 pub use service::Service;
 

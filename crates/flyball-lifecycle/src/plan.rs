@@ -6,7 +6,8 @@
 //! cluster-scoped object that belongs to an operator of another namespace, or to none. A plan that fails is retried
 //! with backoff forever; after a minute its phase is Failed until it succeeds.
 //!
-//! Each step is a server-side apply, so that a plan can be executed again after a crash at any point. If the
+//! Each step is a server-side apply, so that a plan can be executed again after a crash at any point. A step whose
+//! Subscription is gone is not executed, and what the plan has created for it is deleted; see [`requesters`]. If the
 //! OperatorGroup names a service account, the steps are requests of this account, except for CRDs,
 //! ClusterServiceVersions and generated Subscriptions: a Subscription cannot grant permissions that the account cannot
 //! grant. CRDs that operators of other namespaces use are changed only if the account may change them.
@@ -22,6 +23,7 @@ mod grants;
 mod manifest;
 mod ownership;
 mod prepare;
+mod requesters;
 mod resources;
 mod sharing;
 mod steps;
@@ -32,7 +34,7 @@ pub(crate) use steps::{Chosen, steps};
 
 use crate::api::{
     CatalogSource, ClusterServiceVersion, GROUP, InstallPlan, InstallPlanCondition, InstallPlanPhase,
-    InstallPlanStatus, OperatorGroup, StepStatus,
+    InstallPlanStatus, OperatorGroup, Step, StepStatus,
 };
 use crate::contents::CatalogContents;
 use crate::patch::change_status;
@@ -86,7 +88,9 @@ impl Reconcile for InstallPlans {
         }
         let executed = self.run(&plan, cx).await;
         let status = match &executed {
-            Ok(statuses) => completed(&plan.status, statuses, &Time(cx.now())),
+            // The garbage collector deletes the plan.
+            Ok(None) => return Ok(Action::done()),
+            Ok(Some(statuses)) => completed(&plan.status, statuses, &Time(cx.now())),
             Err(failure) => failed(&plan.status, failure, &Time(cx.now())),
         };
         if status != plan.status {
@@ -97,8 +101,12 @@ impl Reconcile for InstallPlans {
 }
 
 impl InstallPlans {
-    /// Checks and executes the steps.
-    async fn run(&self, plan: &InstallPlan, cx: &Context<InstallPlan>) -> Result<Vec<StepStatus>, ExecutionError> {
+    /// Checks and executes the steps; `None` if the owners of the plan are gone.
+    async fn run(
+        &self,
+        plan: &InstallPlan,
+        cx: &Context<InstallPlan>,
+    ) -> Result<Option<Vec<StepStatus>>, ExecutionError> {
         let namespace = plan.namespace().unwrap_or_default();
         let alive = |group: OperatorGroup| group.metadata.deletion_timestamp.is_none().then_some(group);
         let groups = cx.filter_map(Some(&namespace), alive).await.map_err(|error| ExecutionError::of(&error, &[]))?;
@@ -138,9 +146,20 @@ fn completed(before: &InstallPlanStatus, statuses: &[StepStatus], now: &Time) ->
     for (step, state) in status.plan.iter_mut().zip(statuses) {
         step.status = *state;
     }
-    (status.phase, status.message) = (InstallPlanPhase::Complete, String::new());
+    (status.phase, status.message) = (InstallPlanPhase::Complete, skipped(&status.plan));
     set_condition(&mut status, "True", "", "", now);
     status
+}
+
+/// Describes the operators of a plan that were not installed, since their Subscriptions were deleted.
+fn skipped(steps: &[Step]) -> String {
+    let is_skipped =
+        |step: &&Step| step.resource.kind == "ClusterServiceVersion" && step.status == StepStatus::NotCreated;
+    let names: Vec<&str> = steps.iter().filter(is_skipped).map(|step| step.resource.name.as_str()).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("not installed, since their Subscriptions were deleted: {}", names.join(", ")),
+    }
 }
 
 /// Returns the status of a plan whose execution failed.

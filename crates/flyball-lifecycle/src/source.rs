@@ -167,6 +167,17 @@ pub trait CatalogClient: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
+    /// Connects again after a failed check, and returns true if the catalog most likely still has a revision. Returns
+    /// false if only a load shows this.
+    fn is_unchanged<'c>(
+        &'c self,
+        location: &'c Location,
+        revision: &'c str,
+    ) -> BoxFuture<'c, Result<bool, SourceError>> {
+        let _ = (location, revision);
+        Box::pin(async { Ok(false) })
+    }
+
     /// Returns the digest of the image of a bundle, which identifies its objects; `None` if there is none to ask for.
     fn digest<'c>(
         &'c self,
@@ -255,11 +266,12 @@ impl CatalogClient for Sources {
                     Loaded { content, revision: resource_version.clone() }
                 }
                 Location::Grpc { address, source } => {
-                    let (content, connection) = grpc::load(address).await?;
+                    let (content, fingerprint, connection) = grpc::load(address).await?;
                     self.connections.keep(source, address, connection);
                     let content = Arc::new(content);
                     let listed = content.clone();
-                    Loaded { content, revision: offload(move || content_digest(&listed)).await }
+                    let digest = offload(move || content_digest(&listed)).await;
+                    Loaded { content, revision: format!("{fingerprint}/{digest}") }
                 }
                 Location::Image { image, secrets } => return self.image(image, secrets, known).await,
             };
@@ -273,6 +285,19 @@ impl CatalogClient for Sources {
                 self.connections.check(source, address).await?;
             }
             Ok(())
+        })
+    }
+
+    fn is_unchanged<'c>(
+        &'c self,
+        location: &'c Location,
+        revision: &'c str,
+    ) -> BoxFuture<'c, Result<bool, SourceError>> {
+        Box::pin(async move {
+            let Location::Grpc { address, source } = location else { return Ok(false) };
+            let (fingerprint, connection) = grpc::fingerprint(address).await?;
+            self.connections.keep(source, address, connection);
+            Ok(revision.split_once('/').is_some_and(|(known, _)| known == fingerprint))
         })
     }
 

@@ -191,7 +191,7 @@ impl State {
 }
 
 /// Describes the reasons why pods of a Deployment are not ready.
-async fn pod_problems(connection: &Connection, deployment: &Deployment, namespace: &str) -> String {
+pub(crate) async fn pod_problems(connection: &Connection, deployment: &Deployment, namespace: &str) -> String {
     let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
     let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods: Api<Pod> = Api::namespaced(connection.client.clone(), namespace);
@@ -201,7 +201,7 @@ async fn pod_problems(connection: &Connection, deployment: &Deployment, namespac
     problems.iter().map(|problem| format!("; {problem}")).collect()
 }
 
-fn pod_problem(pod: &Pod) -> Option<String> {
+pub(crate) fn pod_problem(pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let status = pod.status.as_ref()?;
     let unscheduled = status

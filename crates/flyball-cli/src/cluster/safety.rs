@@ -147,11 +147,27 @@ fn definition_changes(name: &str, old: &Value, new: &Value) -> Vec<BreakingChang
     }
     for stored in old["status"]["storedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if version(new, stored).is_none() {
-            let why = format!("no longer has the storage version {stored}: run `flyball crd migrate {name}` first");
+            let why = format!("no longer has the storage version {stored}: {}", migration(name, stored, old, new));
             changes.push(change("spec.versions", why));
         }
     }
     changes
+}
+
+/// Returns the way to remove a stored version that a new definition does not have. While it is the storage version of
+/// the old one, objects have to be stored in another version that both have.
+fn migration(name: &str, stored: &str, old: &Value, new: &Value) -> String {
+    let versions = |definition: &'_ Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let is_storage = |of: &Value, name: &str| version(of, name).is_some_and(|version| version["storage"] == true);
+    if !is_storage(old, stored) {
+        return format!("run `flyball crd migrate {name}` first");
+    }
+    let common = versions(new).into_iter().filter_map(|of| Some(of["name"].as_str()?.to_owned()));
+    let common: Vec<String> = common.filter(|of| version(old, of).is_some()).collect();
+    match common.iter().find(|of| is_storage(new, of)).or(common.first()) {
+        Some(other) => format!("run `flyball crd migrate {name} --to {other}` first"),
+        None => "the definitions have no version in common: delete all objects and the definition first".to_owned(),
+    }
 }
 
 fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {

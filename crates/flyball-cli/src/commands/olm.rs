@@ -1,11 +1,14 @@
 //! `flyball olm`: the operator lifecycle manager, and the operators that it installs.
 
+mod absence;
 mod approve;
+mod elsewhere;
 mod install;
 mod local;
 mod manager;
 mod objects;
 mod pin;
+mod refusal;
 mod rehearse;
 mod rollback;
 mod run;

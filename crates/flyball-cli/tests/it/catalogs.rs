@@ -207,6 +207,8 @@ fn graphs_of_upgrades_are_drawn() {
     assert_eq!(graphs[0]["edges"][0]["field"], "replaces");
     home.run(&["catalog", "graph", "catalog", "--package", "other"])
         .fails_with(&["catalog has no such package or channel", "it has the packages site"]);
+    home.run(&["catalog", "graph", "catalog", "--package", "site", "--channel", "none"])
+        .fails_with(&["package site has no channel \"none\"", "it has the channels "]);
 }
 
 #[test]

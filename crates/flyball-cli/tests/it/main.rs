@@ -22,6 +22,7 @@ mod meter;
 mod nodes;
 mod objects;
 mod olm;
+mod olm_absence;
 mod olm_users;
 mod operators;
 mod plugins;

@@ -69,7 +69,7 @@ pub(crate) fn apply(home: &Home, objects: &[Value]) {
     home.run(&["apply", "-f", "objects.json"]).ok();
 }
 
-fn namespace(home: &Home, catalog: &str) {
+pub(crate) fn namespace(home: &Home, catalog: &str) {
     let api = "operators.coreos.com";
     apply(
         home,
@@ -83,7 +83,7 @@ fn namespace(home: &Home, catalog: &str) {
     );
 }
 
-fn subscription(name: &str, spec: Value) -> Value {
+pub(crate) fn subscription(name: &str, spec: Value) -> Value {
     let mut all = json!({"name": name, "source": "demo", "sourceNamespace": "demo", "channel": "stable"});
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
@@ -415,6 +415,22 @@ fn rehearse(home: &Home) {
     assert!(message.contains("demo/note"), "{message}");
     assert_eq!(differences(&before, &objects(home)), [""; 0], "nothing is changed in the cluster");
     home.run(&["delete", "memo", "note", "-n", "demo"]).ok();
+
+    // Pods that fit no node.
+    let config = |selector: Value| {
+        json!({"startingCSV": "memo.v1.0.0", "installPlanApproval": "Manual",
+        "config": {"nodeSelector": selector}})
+    };
+    apply(home, &[subscription("memo", config(json!({"disk": "none"})))]);
+    let began = Instant::now();
+    let failed = home.run(&["olm", "rehearse", "memo", "-n", "demo", "-o", "json"]);
+    let report = json_of(&failed);
+    let message = report["outcome"]["message"].as_str().unwrap();
+    let why = "it waits until memo.v1.0.0 is ready: Deployment memo-controller: pod";
+    assert!(message.starts_with(why) && message.contains("is not scheduled"), "{message}");
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    apply(home, &[subscription("memo", config(json!({})))]);
+    until(home, "olm status -n demo -o json", |output| is_succeeded(output, "memo.v1.0.0"));
 }
 
 #[test]
@@ -433,7 +449,20 @@ fn rollback_that_loses_data_is_refused() {
     );
     let refused = home.run(&["olm", "rollback", "memo", "-n", "demo", "--to", "memo.v1.1.0"]);
     refused.fails_with(&["the rollback would break stored objects", "memos.demo.flyball.dev"]);
+    let began = Instant::now();
+    home.run(&["olm", "rehearse", "memo", "-n", "demo"])
+        .fails_with(&["channel stable has no version that upgrades memo.v2.0.0: there is nothing to rehearse"]);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // The storage version of the newer CRD is in the way.
+    let migrate = "flyball crd migrate memos.demo.flyball.dev --to v1";
+    refused.fails_with(&["no longer has the storage version v2", migrate]);
     let why = home.run(&["olm", "why", "memo", "-n", "demo"]).ok();
     assert!(!why.out.contains("after a rollback"), "nothing was changed: {why:?}");
     assert!(why.out.contains("next        none: the newest version of the channel is installed"), "{why:?}");
+    home.run(&["crd", "migrate", "memos.demo.flyball.dev", "--to", "v1", "--dry-run"]).ok();
+    home.run(&["crd", "migrate", "memos.demo.flyball.dev", "--to", "v9"])
+        .fails_with(&["has no version", "it has v1, v2"]);
+    home.run(&["crd", "migrate", "memos.demo.flyball.dev", "--to", "v1"]).ok();
+    home.run(&["olm", "rollback", "memo", "-n", "demo", "--to", "memo.v1.1.0", "--quiet"]).ok();
+    until(&home, "olm status -n demo -o json", |output| is_succeeded(output, "memo.v1.1.0"));
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Timeout of loading a catalog. Resolution waits for the first attempt of every visible catalog.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
@@ -29,6 +29,11 @@ const SERVER_RETRY: Duration = Duration::from_secs(10);
 const SOURCE_RETRY: Duration = Duration::from_secs(60);
 /// Longest interval at which the content of a registry server is loaded again, as in OLM.
 const RELOAD_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
+/// Shortest time between two loads of a registry server that closes its connections.
+const RELOAD_PAUSE: SignedDuration = SignedDuration::from_mins(1);
+/// Time that an attempt to load a catalog is followed by, as a multiple of its own, and the longest such time.
+const PAUSE_FACTOR: u32 = 5;
+const MAX_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// Interval at which an image without `updateStrategy` is polled.
 const IMAGE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Interval at which a ConfigMap is read, beside its changes.
@@ -62,13 +67,16 @@ impl Reconcile for CatalogSources {
         if state_of(source).is_empty() {
             self.report(source, IDLE, None, cx).await?;
         }
+        let began = Instant::now();
+        let mut next = interval(source);
         let mut result = self.load(source, true, cx).await;
         if result.is_err() && state_of(source) == READY {
-            // The connection was lost: the server may have been restarted, with another content.
             self.report(source, IDLE, None, cx).await?;
-            result = self.load(source, false, cx).await;
+            next = next.max(pause(self.contents.lose(source)));
+            result = self.reconnect(source, cx).await;
         }
-        let mut next = interval(source);
+        // A catalog whose loads take long or fail late is loaded less often.
+        next = next.max((PAUSE_FACTOR * began.elapsed()).min(MAX_PAUSE));
         let has_changed = match result {
             Ok(loaded) => {
                 let has_changed = self.contents.store(source, loaded);
@@ -81,7 +89,8 @@ impl Reconcile for CatalogSources {
             }
             Err(LoadFailure { reason, message }) => {
                 self.report(source, TRANSIENT_FAILURE, Some((reason, &message)), cx).await?;
-                next = next.min(retry(source, self.contents.failures(source)));
+                let pause = (PAUSE_FACTOR * began.elapsed()).min(MAX_PAUSE);
+                next = retry(source, self.contents.failures(source)).min(next).max(pause);
                 self.contents.fail(source, &message)
             }
         };
@@ -105,11 +114,28 @@ impl CatalogSources {
         let may_check = may_check && !source.spec.address.is_empty() && state_of(source) == READY;
         if may_check && !self.contents.is_due(source, cx.now(), reload_interval(source)) {
             limited(&location, self.contents.client.check(&location)).await?;
+            self.contents.checked(source);
             return Ok(None);
         }
         let loaded = limited(&location, self.contents.client.load(&location, known.as_deref())).await;
         self.contents.loaded_at(source, cx.now());
         Ok(loaded?)
+    }
+
+    /// Connects to a server again whose connection was lost. It may have been restarted, with another content: then it
+    /// is loaded, but at most once in [`RELOAD_PAUSE`], whatever the server does.
+    async fn reconnect(
+        &self,
+        source: &CatalogSource,
+        cx: &Context<CatalogSource>,
+    ) -> Result<Option<Loaded>, LoadFailure> {
+        let location = location(source, cx.client(), Some(&self.global_namespace)).await?;
+        let Some(known) = self.contents.revision(source) else { return self.load(source, false, cx).await };
+        let is_unchanged = limited(&location, self.contents.client.is_unchanged(&location, &known)).await?;
+        if is_unchanged || !self.contents.is_due(source, cx.now(), RELOAD_PAUSE) {
+            return Ok(None);
+        }
+        self.load(source, false, cx).await
     }
 
     /// Passes the packages of a catalog to the server of PackageManifests.
@@ -193,6 +219,11 @@ fn interval(source: &CatalogSource) -> Duration {
     }
 }
 
+/// Returns the interval of checks of a server after a number of lost connections in a row.
+fn pause(losses: u32) -> Duration {
+    SERVER_INTERVAL.saturating_mul(2u32.saturating_pow(losses.saturating_sub(1).min(16))).min(SOURCE_RETRY)
+}
+
 /// Returns the delay of the next attempt after a number of failures before this one.
 fn retry(source: &CatalogSource, failures: u32) -> Duration {
     let limit = if source.spec.address.is_empty() { SOURCE_RETRY } else { SERVER_RETRY };
@@ -230,6 +261,8 @@ mod tests {
         source.spec.address = "catalog:50051".to_owned();
         let delays: Vec<u64> = (0..6).map(|failures| retry(&source, failures).as_secs()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 10, 10]);
+        let pauses: Vec<u64> = (1..6).map(|losses| pause(losses).as_secs()).collect();
+        assert_eq!(pauses, [10, 20, 40, 60, 60]);
         source.spec.address.clear();
         assert_eq!(retry(&source, 40).as_secs(), 60);
         assert_eq!(interval(&source), CONFIG_MAP_INTERVAL);

@@ -7,6 +7,7 @@ use super::installation::{Installation, owned_deployments};
 use super::membership::{Membership, membership};
 use super::observe::{self, Cx, ServerVersion};
 use super::phase::{NEXT_STEP, PERMISSION_PERIOD, enter};
+use super::release;
 use super::status;
 use super::succession::CleanUp;
 use super::transition::{Step, next};
@@ -47,6 +48,9 @@ impl Reconcile for ClusterServiceVersions {
         }
         if !has_finalizer {
             set_finalizer(csv, true, cx).await?;
+            return Ok(Action::requeue_after(NEXT_STEP));
+        }
+        if release::release(csv, cx).await? {
             return Ok(Action::requeue_after(NEXT_STEP));
         }
         let condition = desired::condition(csv);

@@ -149,15 +149,19 @@ impl Installation<'_> {
         write_status(csv, &wanted, cx).await
     }
 
-    /// Issues the certificates that are missing or due; returns the time at which they have to be replaced.
+    /// Issues the certificates that are missing or due; returns the time at which they have to be replaced, unless the
+    /// status has it. An attempt before may have issued them, and then failed to write the status.
     async fn issue(&self, certificates: &mut Certificates) -> Result<Option<Timestamp>> {
         let (now, namespace) = (self.cx.now(), self.csv.namespace().unwrap_or_default());
         let mut renewal = None;
         for (deployment, certificate) in certificates {
             if certificate.as_ref().is_some_and(|known| !known.is_due(now)) {
                 // Its owner may be the version that is being replaced.
-                let known = certificate.as_ref().map(|known| known.secret(self.csv, deployment));
-                self.apply(known.into_iter().collect()).await?;
+                let secret = certificate.as_ref().map(|known| known.secret(self.csv, deployment));
+                self.apply(secret.into_iter().collect()).await?;
+                if self.csv.status.certs_rotate_at.is_none() {
+                    renewal = renewal.max(certificate.as_ref().and_then(ServingCertificate::renewal));
+                }
                 continue;
             }
             let new = ServingCertificate::issue(deployment, &namespace, now)?;

@@ -3,7 +3,7 @@
 use super::MAX_MESSAGE_BYTES;
 use super::frame::{Code, Frames, GrpcError};
 use super::service::{Messages, Service};
-use crate::connections;
+use crate::connections::{self, WriteTimeout};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
@@ -54,7 +54,7 @@ async fn connection(service: Service, stream: TcpStream) {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(MAX_STREAMS)
-        .serve_connection(TokioIo::new(stream), respond);
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream)), respond);
     if let Some(Err(error)) = connections::drive(served, &first_call).await {
         tracing::debug!(%error, "a client of the catalog disconnected");
     }

@@ -5,7 +5,7 @@
 
 use super::api::{PackageServer, status};
 use super::watch::{self, Body};
-use crate::connections;
+use crate::connections::{self, WriteTimeout};
 use flyball_core::Status;
 use flyball_tls::{ConfigError, Identity};
 use http::{Request, Response};
@@ -102,7 +102,9 @@ pub async fn serve(
 }
 
 async fn connection(server: PackageServer, acceptor: TlsAcceptor, proxy: Arc<FrontProxy>, stream: TcpStream) {
-    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(WriteTimeout::new(stream))).await else {
+        return;
+    };
     let certificates = stream.get_ref().1.peer_certificates();
     let is_trusted = certificates.and_then(<[_]>::first).is_some_and(|certificate| proxy.allows(certificate));
     let requested = Arc::new(Notify::new());

@@ -32,6 +32,13 @@ impl OpenWatches {
     }
 }
 
+#[cfg(test)]
+impl OpenWatches {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
 impl Drop for OpenWatch {
     fn drop(&mut self) {
         let mut users = self.all.0.lock();
@@ -57,7 +64,7 @@ mod tests {
         open.pop();
         assert!(watches.open("a").is_some());
         drop(open);
-        assert!(watches.0.lock().is_empty());
+        assert!(watches.is_empty());
         let all: Vec<OpenWatch> = (0..2 * MAX_WATCHES).filter_map(|n| watches.open(&n.to_string())).collect();
         assert_eq!(all.len(), MAX_WATCHES);
     }

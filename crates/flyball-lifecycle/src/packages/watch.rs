@@ -3,12 +3,14 @@
 //! Packages change when the content of a catalog does. After each such change, a watch compares the packages that it
 //! has sent with those that exist. A version counts the changes: a watch from another one than the current is expired,
 //! and the client lists again. Packages and version are read under one lock, so that no change is lost between them.
+//! A client that takes no event for 30 seconds loses its watch; one that waits for the next change keeps it.
 //! Discovery has no verb `watch`, as in OLM. See
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
 use super::api::{PackageServer, Query, SelectedPackages, Selection, shown_in, status, with_type};
 use super::manifest::{GROUP, PackageManifest, RESOURCE, VERSION};
 use super::open_watches::OpenWatch;
+use crate::connections::WRITE_TIMEOUT;
 use bytes::Bytes;
 use flyball_core::{Status, status::Reason};
 use futures_util::stream::unfold;
@@ -23,7 +25,8 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Duration of a watch without `timeoutSeconds`, and the longest one.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
@@ -174,11 +177,122 @@ impl Watch {
         }
     }
 
+    /// Sends events until the end of the watch. A client that takes none of them loses its watch, and with it its
+    /// place: it cannot keep others out.
+    async fn send(mut self, frames: mpsc::Sender<Bytes>) {
+        loop {
+            let event = tokio::select! {
+                biased;
+                // The client has disconnected.
+                () = frames.closed() => return,
+                event = self.next() => event,
+            };
+            let Some(event) = event else { return };
+            match timeout(WRITE_TIMEOUT, frames.send(event)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    tracing::debug!("a client of PackageManifests takes no events: its watch is closed");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Starts to send events.
     fn into_body(self) -> Body {
-        let events = unfold(self, async |mut watch| {
-            let event = watch.next().await?;
-            Some((Ok(Frame::data(event)), watch))
+        let (frames, events) = mpsc::channel(1);
+        tokio::spawn(self.send(frames));
+        let events = unfold(events, async |mut events| {
+            let event = events.recv().await?;
+            Some((Ok(Frame::data(event)), events))
         });
         BodyExt::boxed_unsync(StreamBody::new(events))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::CatalogKey;
+    use crate::content::{Blobs, Content};
+    use crate::packages::CatalogSummary;
+    use flyball_core::Clock;
+    use tokio::time::sleep;
+
+    /// Sets the packages of a server, of which each has a description.
+    fn set(server: &PackageServer, packages: usize, description: &str) {
+        let bundle = |name: &str| {
+            let csv = json!({
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+                "metadata": {"name": format!("{name}.v1")}, "spec": {"version": "1.0.0", "displayName": description},
+            });
+            let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, csv.to_string());
+            let property = |kind: &str, value: serde_json::Value| json!({"type": kind, "value": value});
+            json!([
+                property("olm.package", json!({"packageName": name, "version": "1.0.0"})),
+                property("olm.bundle.object", json!({"data": data})),
+            ])
+        };
+        let mut blobs = Blobs::default();
+        for number in 0..packages {
+            let name = format!("p{number}");
+            let entries = json!([{"name": format!("{name}.v1")}]);
+            let documents = [
+                json!({"schema": "olm.package", "name": name, "defaultChannel": "a"}),
+                json!({"schema": "olm.channel", "package": name, "name": "a", "entries": entries}),
+                json!({"schema": "olm.bundle", "package": name, "name": format!("{name}.v1"), "image": "x/y:1",
+                    "properties": bundle(&name)}),
+            ];
+            let text: Vec<String> = documents.iter().map(ToString::to_string).collect();
+            blobs.add(&format!("{name}.yaml"), text.join("\n---\n").as_bytes()).unwrap();
+        }
+        let summary = CatalogSummary {
+            key: CatalogKey { namespace: "olm".to_owned(), name: "demo".to_owned() },
+            display_name: String::new(),
+            publisher: String::new(),
+            labels: std::collections::BTreeMap::new(),
+            created: String::new(),
+        };
+        server.insert(&summary, &Content::new(blobs));
+    }
+
+    /// Begins a watch from the current version, or from none.
+    fn begin(server: &PackageServer, user: &str, is_current: bool) -> Response<Body> {
+        let version = if is_current { server.version().to_string() } else { String::new() };
+        let uri = format!("/apis/{GROUP}/{VERSION}/namespaces/a/{RESOURCE}?watch=true&resourceVersion={version}");
+        respond(server, &Request::get(uri).header(USER, user).body(()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_takes_no_events_loses_its_place() {
+        let server = PackageServer::new("olm", Clock::system());
+        set(&server, 5, "first");
+        let stalled: Vec<_> = (0..100).map(|n| begin(&server, &format!("user-{}", n / 10), false)).collect();
+        assert!(stalled.iter().all(|response| response.status() == 200));
+        assert_eq!(begin(&server, "victim", true).status(), 429);
+        sleep(WRITE_TIMEOUT + Duration::from_secs(1)).await;
+        let mut reading = begin(&server, "victim", true);
+        assert_eq!(reading.status(), 200);
+        // A client that waits for the next change keeps its watch.
+        sleep(10 * WRITE_TIMEOUT).await;
+        set(&server, 5, "second");
+        let event = reading.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(String::from_utf8_lossy(&event).contains("second"));
+        drop(reading);
+        sleep(Duration::from_secs(1)).await;
+        assert!(server.watches().is_empty(), "a client that disconnects frees its place");
+        drop(stalled);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_clients_get_all_events() {
+        let server = PackageServer::new("olm", Clock::system());
+        set(&server, 5, "first");
+        let mut slow = begin(&server, "slow", false);
+        for _ in 0..5 {
+            sleep(WRITE_TIMEOUT - Duration::from_secs(1)).await;
+            assert!(slow.body_mut().frame().await.unwrap().unwrap().is_data());
+        }
     }
 }

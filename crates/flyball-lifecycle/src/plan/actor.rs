@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Builder;
 use http::{Method, Request};
 use kube::core::Status;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Field manager of steps. It differs from that of the other controllers, which apply parts of the same objects.
 const MANAGER: &str = "flyball-olm-installplan";
@@ -56,6 +56,22 @@ impl<'c> Actor<'c> {
             .body(object.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
         self.client.request(request).await
+    }
+
+    /// Deletes an object that was read, unless it has changed since.
+    pub(super) async fn delete(&self, path: &str, object: &Value) -> kube::Result<()> {
+        let metadata = &object["metadata"];
+        let preconditions = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+        let options = json!({"preconditions": preconditions, "propagationPolicy": "Background"});
+        let request = self
+            .request(Method::DELETE, path)
+            .header(CONTENT_TYPE, "application/json")
+            .body(options.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        match self.client.request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            deleted => deleted.map(drop),
+        }
     }
 
     /// Merges a patch into an object.

@@ -110,7 +110,7 @@ impl Check<'_> {
             let others = line.other_owners(old, self.cx).await.map_err(failed)?;
             let found = sharing(&others, &csv, path, (old, new), self.manager).await.map_err(at_step)?;
             return match found {
-                Sharing::Conflict { user } => Err(conflict(step, &user)),
+                Sharing::Conflict { user, is_same_package } => Err(conflict(step, &user, is_same_package)),
                 Sharing::Alone | Sharing::With { .. } => Ok(()),
             };
         }

@@ -1,6 +1,9 @@
-//! Comparison of the permissions that ClusterRoles and ClusterRoleBindings grant.
+//! Comparison and union of the permissions that ClusterRoles and ClusterRoleBindings grant.
 
 use serde_json::Value;
+
+/// Maximum number of rules or subjects of a union: each version may add some.
+const MAX_ITEMS: usize = 1_000;
 
 /// Returns true if a ClusterRole or ClusterRoleBinding grants at least what another one does. Objects of other kinds
 /// are not comparable.
@@ -17,6 +20,26 @@ pub(super) fn grants_all_of(object: &Value, other: &Value) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns an object that also grants what another one of its kind and name does; `None` if there is none.
+pub(super) fn union(object: &Value, other: &Value) -> Option<Value> {
+    let equal = |field: &str| object[field] == other[field];
+    let (field, is_possible) = match object["kind"].as_str()? {
+        "ClusterRole" => ("rules", object["aggregationRule"].is_null() && other["aggregationRule"].is_null()),
+        "ClusterRoleBinding" => ("subjects", equal("roleRef")),
+        _ => return None,
+    };
+    let is_granted = |one: &&Value| match field {
+        "rules" => items(object, field).any(|rule| covers(rule, one)),
+        _ => items(object, field).any(|subject| subject == *one),
+    };
+    let all: Vec<Value> =
+        items(object, field).chain(items(other, field).filter(|one| !is_granted(one))).cloned().collect();
+    let mut union = object.clone();
+    let is_possible = is_possible && all.len() <= MAX_ITEMS;
+    union[field] = all.into();
+    is_possible.then_some(union)
 }
 
 fn items<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = &'v Value> {
@@ -65,6 +88,11 @@ mod tests {
         check(json!([url(&["get", "head"])]), json!([url(&["get"])]), true);
         check(json!([url(&["get"])]), json!([url(&["get", "head"])]), false);
         check(json!([all]), json!([url(&["get"])]), false);
+        let both = union(&role(&json!([read])), &role(&json!([named, url(&["get"])]))).unwrap();
+        assert_eq!(both["rules"], json!([read, url(&["get"])]), "what is granted already is not repeated");
+        let mut aggregated = role(&json!([read]));
+        aggregated["aggregationRule"] = json!({"clusterRoleSelectors": []});
+        assert_eq!(union(&aggregated, &role(&json!([]))), None, "a controller sets its rules");
     }
 
     #[test]
@@ -78,5 +106,9 @@ mod tests {
         assert!(!grants_all_of(&binding("b", &["two"]), &binding("a", &["two"])));
         let other = json!({"kind": "PriorityClass", "value": 1});
         assert!(!grants_all_of(&other, &other));
+        let both = union(&binding("a", &["one"]), &binding("a", &["two", "one"])).unwrap();
+        assert_eq!(both, binding("a", &["one", "two"]));
+        assert_eq!(union(&binding("a", &["one"]), &binding("b", &["two"])), None);
+        assert_eq!(union(&other, &other), None);
     }
 }

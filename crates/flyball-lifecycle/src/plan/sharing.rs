@@ -2,14 +2,15 @@
 //! is installed in two namespaces.
 //!
 //! CRDs are shared under rules of their own. Another object is shared if it is the same in both bundles. Versions of
-//! one package also share a ClusterRole or ClusterRoleBinding of which one grants all that the other does: then that
-//! one is used. So no installation loses permissions by another one. Its labels name one owner, and its annotations the
-//! others. When the owner is deleted, the controller of ClusterServiceVersions makes another one the owner. In OLM, the
-//! last installation takes the object, and nobody deletes it.
+//! one package also share a ClusterRole or ClusterRoleBinding: it grants what each of them needs, so that no
+//! installation loses permissions by another one. What an upgrade no longer needs is removed when all installations
+//! have this version. The labels of the object name one owner, and its annotations the others. When the owner is
+//! deleted, the controller of ClusterServiceVersions makes another one the owner. In OLM, the last installation takes
+//! the object, and nobody deletes it.
 
 use super::actor::Actor;
 use super::error::ExecutionError;
-use super::grants::grants_all_of;
+use super::grants::{grants_all_of, union};
 use super::ownership::differs;
 use crate::api::labels::{OWNER, OWNER_KIND, OWNER_NAMESPACE};
 use crate::api::{ClusterServiceVersion, Step};
@@ -17,18 +18,25 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 /// The use of an object that other operators use as well.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Sharing {
     /// No other operator uses it.
     Alone,
-    /// The object stays as it is, or, if it is that of an older version, is changed.
-    With { users: Vec<String>, changes: bool },
+    /// The object is changed to another one, or stays as it is.
+    With { users: Vec<String>, object: Option<Value> },
     /// The others need another object.
-    Conflict { user: String },
+    Conflict { user: String, is_same_package: bool },
 }
 
 /// Creates the error of a step that conflicts with the object of another operator.
-pub(super) fn conflict(step: &Step, user: &str) -> ExecutionError {
+pub(super) fn conflict(step: &Step, user: &str, is_same_package: bool) -> ExecutionError {
+    if is_same_package {
+        return ExecutionError::new(format!(
+            "{} {} is shared with ClusterServiceVersion {user}, another version of this operator, which needs it as it \
+             is: waiting until {user} is upgraded to {} or uninstalled",
+            step.resource.kind, step.resource.name, step.resolving
+        ));
+    }
     ExecutionError::new(format!(
         "{} {} belongs to ClusterServiceVersion {user}, which {} does not replace, and differs from that of its bundle: \
          uninstall that operator, or do not install this one",
@@ -50,28 +58,32 @@ pub(super) async fn sharing(
     let applied = manager.apply(path, new, true).await?;
     let users = || others.iter().map(name).collect();
     if !differs(old, &applied) && has_metadata(old, new) {
-        return Ok(Sharing::With { users: users(), changes: false });
+        return Ok(Sharing::With { users: users(), object: None });
     }
     let packages = csv.packages();
     let is_other = |other: &&ClusterServiceVersion| !other.packages().iter().any(|of| packages.contains(of));
     if let Some(other) = others.iter().find(is_other) {
-        return Ok(Sharing::Conflict { user: name(other) });
+        return Ok(Sharing::Conflict { user: name(other), is_same_package: false });
+    }
+    // All have this version: nobody needs more than it.
+    if others.iter().all(|other| other.name_any() == csv.name_any() && other.spec == csv.spec) {
+        return Ok(Sharing::With { users: users(), object: Some(new.clone()) });
     }
     Ok(match grown(old, new, &applied) {
-        Some(changes) => Sharing::With { users: users(), changes },
-        None => Sharing::Conflict { user: name(&others[0]) },
+        Some(object) => Sharing::With { users: users(), object },
+        None => Sharing::Conflict { user: name(&others[0]), is_same_package: true },
     })
 }
 
-/// Returns true if an object grants more than before after it is applied, false if it has done so already, and `None`
-/// if it would lose something.
-fn grown(old: &Value, new: &Value, applied: &Value) -> Option<bool> {
+/// Returns the object with which nobody loses permissions or metadata: the new one, none if the old one has all, or
+/// both together; `None` if there is no such object.
+fn grown(old: &Value, new: &Value, applied: &Value) -> Option<Option<Value>> {
     if grants_all_of(applied, old) && has_metadata(applied, old) {
-        Some(true)
+        Some(Some(new.clone()))
     } else if grants_all_of(old, applied) && has_metadata(old, new) {
-        Some(false)
+        Some(None)
     } else {
-        None
+        has_metadata(applied, old).then(|| union(new, old)).flatten().map(Some)
     }
 }
 
@@ -101,9 +113,12 @@ mod tests {
         };
         let none = || json!({});
         let (less, more) = (role(&["get"], none()), role(&["get", "list"], none()));
-        assert_eq!(grown(&less, &more, &more), Some(true));
-        assert_eq!(grown(&more, &less, &less), Some(false));
-        assert_eq!(grown(&less, &role(&["list"], none()), &role(&["list"], none())), None);
+        assert_eq!(grown(&less, &more, &more), Some(Some(more.clone())));
+        assert_eq!(grown(&more, &less, &less), Some(None));
+        let other = role(&["watch"], none());
+        let both = grown(&less, &other, &other).flatten().unwrap();
+        assert_eq!(both["rules"], json!([other["rules"][0], less["rules"][0]]));
+        assert_eq!(grown(&both, &other, &other), Some(None));
         let viewed = role(&["get"], json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"}));
         assert_eq!(grown(&viewed, &more, &more), None, "viewers would lose their permissions");
     }

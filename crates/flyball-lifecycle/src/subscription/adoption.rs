@@ -11,6 +11,7 @@ use crate::api::{ClusterServiceVersion, InstallPlan, InstallPlanPhase, InstallPl
 use crate::contents::CatalogContents;
 use crate::installed::bundle_of;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use std::collections::BTreeSet;
 
@@ -75,12 +76,18 @@ fn take_over_plans(view: &mut View) {
 /// Returns the name of the version that a Subscription may adopt.
 fn adoptable(view: &View, index: usize, contents: &CatalogContents, taken: &BTreeSet<String>) -> Option<String> {
     let subscription = &view.subscriptions[index].object;
+    let uid = subscription.uid();
     let content = contents.state(view.source_of(subscription)?).content?;
     let package = content.package(&subscription.spec.package)?;
+    // A plan for another Subscription is creating it, or that one is gone and the garbage collector deletes it.
+    let is_of_another = |csv: &ClusterServiceVersion| {
+        let is_other = |owner: &OwnerReference| owner.kind == "Subscription" && Some(&owner.uid) != uid.as_ref();
+        csv.owner_references().iter().any(is_other)
+    };
     let replaced: BTreeSet<&str> = view.csvs.values().map(|csv| csv.spec.replaces.as_str()).collect();
     let mut free = view.csvs.iter().filter(|(name, csv)| {
         let is_alive = csv.metadata.deletion_timestamp.is_none() && !replaced.contains(name.as_str());
-        is_alive && package.bundles.contains_key(*name) && !taken.contains(*name)
+        is_alive && !is_of_another(csv) && package.bundles.contains_key(*name) && !taken.contains(*name)
     });
     free.next().map(|(name, _)| name.clone())
 }

@@ -312,11 +312,16 @@ async fn restarted_server_is_noticed_by_the_next_check() {
         sources.check(&location).await.unwrap();
         sources.check(&other).await.unwrap();
     }
+    assert!(sources.is_unchanged(&location, &loaded.revision).await.unwrap());
+    sources.check(&location).await.unwrap();
     stop.send(()).unwrap();
     first.await.unwrap();
+    sources.is_unchanged(&location, &loaded.revision).await.unwrap_err();
     let listener = TcpListener::bind(&address).await.unwrap();
     tokio::spawn(serve(Service::new(Arc::new(Content::new(recorded_blobs()))), listener, pending()));
     sources.check(&location).await.unwrap_err();
+    assert!(!sources.is_unchanged(&location, &loaded.revision).await.unwrap());
+    sources.check(&location).await.unwrap();
     let again = sources.load(&location, Some(&loaded.revision)).await.unwrap().unwrap();
     assert_ne!(again.revision, loaded.revision, "it has another content");
     sources.check(&location).await.unwrap();

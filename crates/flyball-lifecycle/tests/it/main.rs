@@ -14,6 +14,7 @@ mod groups;
 mod grpc;
 mod images;
 mod install;
+mod interleaving;
 mod large;
 mod old_packages;
 mod plans;

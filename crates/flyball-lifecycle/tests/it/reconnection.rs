@@ -68,3 +68,24 @@ async fn registry_that_comes_back_is_connected_within_seconds() {
     let connected = until(&test, "READY").await;
     assert!(connected <= Duration::from_secs(11), "{connected:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn registry_that_closes_its_connections_is_loaded_as_often_as_another() {
+    let server = Server::default();
+    let test = connected(&server).await;
+    server.close_connections(false);
+    sleep(Duration::from_secs(60 * 60)).await;
+    // One load in five minutes is due anyway.
+    assert!((11..=13).contains(&server.loads()), "{}", server.loads());
+    until(&test, "READY").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn registry_with_another_content_in_each_connection_is_loaded_once_a_minute_at_most() {
+    let server = Server::default();
+    let test = connected(&server).await;
+    server.close_connections(true);
+    sleep(Duration::from_secs(60 * 60)).await;
+    assert!((30..=61).contains(&server.loads()), "{}", server.loads());
+    until(&test, "READY").await;
+}

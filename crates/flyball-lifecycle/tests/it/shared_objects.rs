@@ -21,6 +21,11 @@ const ROLE: &str = "memo-metrics-reader";
 
 /// Returns a bundle of the recorded catalog, with a role as kubebuilder's projects have one.
 fn with_role(name: &str, api: &str, verbs: &[&str]) -> Value {
+    with_role_and_objects(name, api, verbs, bundle(name))
+}
+
+/// Returns a bundle with these objects and the role.
+fn with_role_and_objects(name: &str, api: &str, verbs: &[&str], objects: Vec<Value>) -> Value {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ROLE},
         "rules": [{"nonResourceURLs": ["/metrics"], "verbs": verbs}],
@@ -30,7 +35,7 @@ fn with_role(name: &str, api: &str, verbs: &[&str]) -> Value {
         json!({"type": "olm.package", "value": {"packageName": package, "version": version}}),
         json!({"type": "olm.gvk", "value": {"group": "demo.flyball.dev", "version": "v1", "kind": api}}),
     ];
-    for object in bundle(name).into_iter().chain([role]) {
+    for object in objects.into_iter().chain([role]) {
         let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, object.to_string());
         properties.push(json!({"type": "olm.bundle.object", "value": {"data": data}}));
     }
@@ -44,11 +49,16 @@ fn content() -> Content {
         let schema = "olm.channel";
         json!({"schema": schema, "package": package, "name": "stable", "entries": entries})
     };
+    let renamed = |object: Value| object.to_string().replace("1.1.0", "1.2.0").parse().unwrap();
+    let next = bundle("memo.v1.1.0").into_iter().map(renamed).collect();
     let documents = [
         package("memo"),
         channel("memo", json!([{"name": "memo.v1.0.0"}, {"name": "memo.v1.1.0", "replaces": "memo.v1.0.0"}])),
         with_role("memo.v1.0.0", "Memo", &["get"]),
         with_role("memo.v1.1.0", "Memo", &["get", "head"]),
+        json!({"schema": "olm.channel", "package": "memo", "name": "less",
+            "entries": [{"name": "memo.v1.0.0"}, {"name": "memo.v1.2.0", "replaces": "memo.v1.0.0"}]}),
+        with_role_and_objects("memo.v1.2.0", "Memo", &["head"], next),
         package("worn"),
         channel("worn", json!([{"name": "worn.v1.0.0"}])),
         with_role("worn.v1.0.0", "Rag", &["get", "post"]),
@@ -191,6 +201,25 @@ async fn upgrade_of_one_installation_changes_the_shared_role() {
     assert_eq!(role(&test).await.unwrap().0, "test/memo.v1.0.0");
     install(&test, "test", "memo.v1.1.0").await;
     uninstall(&test, "test", "memo.v1.1.0").await;
+    assert_eq!(role(&test).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shared_role_loses_a_permission_when_nobody_needs_it() {
+    let test = start().await;
+    let verbs = async || {
+        let rules = Api::<ClusterRole>::all(test.client()).get(ROLE).await.unwrap().rules.unwrap();
+        rules.into_iter().flat_map(|rule| rule.verbs).collect::<Vec<String>>()
+    };
+    for (namespace, expected) in [(OTHER, &["head", "get"][..]), ("test", &["head"])] {
+        let subscriptions = Api::<Subscription>::namespaced(test.client(), namespace);
+        patch(&subscriptions, "memo", json!({"spec": {"channel": "less"}})).await;
+        install(&test, namespace, "memo.v1.2.0").await;
+        test.assert_converges().await;
+        assert_eq!(verbs().await, expected, "{namespace}");
+    }
+    uninstall(&test, OTHER, "memo.v1.2.0").await;
+    uninstall(&test, "test", "memo.v1.2.0").await;
     assert_eq!(role(&test).await, None);
 }
 

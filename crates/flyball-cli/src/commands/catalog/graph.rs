@@ -45,6 +45,19 @@ enum Format {
     Yaml,
 }
 
+/// Creates the error about a package or a channel that does not exist.
+fn unknown(args: &GraphArgs, content: &Content) -> Error {
+    let package = args.package.as_deref().and_then(|name| content.packages().find(|package| package.name == name));
+    if let (Some(package), Some(channel)) = (package, &args.channel) {
+        let known: Vec<String> = package.channels.keys().cloned().collect();
+        let error = Error::new(format!("package {} has no channel {channel:?}", package.name));
+        return error.hint(format!("it has the channels {}", one_line(&known.join(", "))));
+    }
+    let known: Vec<&str> = content.packages().map(|package| package.name.as_str()).collect();
+    let error = Error::new(format!("{} has no such package or channel", args.reference));
+    error.hint(format!("it has the packages {}", one_line(&known.join(", "))))
+}
+
 pub(super) fn cmd_graph(args: &GraphArgs) -> Result<()> {
     // Channels with problems can be drawn as well.
     let content = block_on(reference::load(&args.reference, args.images.images())).map(Content::unchecked)?;
@@ -52,9 +65,7 @@ pub(super) fn cmd_graph(args: &GraphArgs) -> Result<()> {
     let is_wanted = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
     graphs.retain(|graph| is_wanted(&args.package, &graph.package) && is_wanted(&args.channel, &graph.channel));
     if graphs.is_empty() {
-        let known: Vec<&str> = content.packages().map(|package| package.name.as_str()).collect();
-        let error = Error::new(format!("{} has no such package or channel", args.reference));
-        return Err(error.hint(format!("it has the packages {}", one_line(&known.join(", ")))));
+        return Err(unknown(args, &content));
     }
     match args.output {
         None => graphs.iter().for_each(print),

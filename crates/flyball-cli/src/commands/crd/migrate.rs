@@ -29,6 +29,9 @@ const MAX_ATTEMPTS: u32 = 5;
 pub(crate) struct MigrateArgs {
     /// Name of the CRD, such as vmgroups.vm.codeconnect.vmworld.com
     name: String,
+    /// Make this version the storage version first, such as that of an older CRD
+    #[arg(long, value_name = "VERSION")]
+    to: Option<String>,
     #[command(flatten)]
     connection: ContextArgs,
     /// Validate with the API server without storing anything
@@ -85,7 +88,10 @@ struct Definition {
 
 pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
     let client = args.connection.connect().await?.client;
-    let (definition, _) = read(&client, &args.name).await?;
+    let definition = match &args.to {
+        Some(version) => change_storage(&client, args, version).await?,
+        None => read(&client, &args.name).await?.0,
+    };
     let mut report = Report {
         definition: args.name.clone(),
         storage_version: definition.storage.clone(),
@@ -142,6 +148,11 @@ async fn read(client: &Client, name: &str) -> Result<(Definition, Value)> {
         }
         other => other.context(format!("cannot read definition {name}"))?,
     };
+    Ok((parse(name, &crd)?, crd))
+}
+
+/// Reads the parts of a definition.
+fn parse(name: &str, crd: &Value) -> Result<Definition> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let storage = versions.iter().find(|version| version["storage"] == true);
@@ -151,15 +162,14 @@ async fn read(client: &Client, name: &str) -> Result<(Definition, Value)> {
     // The storage version needs no conversion, but it need not be served.
     let first = served.next().ok_or_else(|| Error::new(format!("no version of {name} is served")))?;
     let through = if first == storage || served.any(|version| version == storage) { storage.clone() } else { first };
-    let definition = Definition {
+    Ok(Definition {
         group: text(&crd["spec"]["group"]),
         plural: text(&crd["spec"]["names"]["plural"]),
         storage,
         through,
         stored: crd["status"]["storedVersions"].as_array().into_iter().flatten().map(text).collect(),
         uid: text(&crd["metadata"]["uid"]),
-    };
-    Ok((definition, crd))
+    })
 }
 
 fn url(name: &str) -> String {
@@ -312,6 +322,31 @@ async fn store(
         }
     };
     (object.key(), stored.await)
+}
+
+/// Makes a version the storage version, and returns the definition as it is then. A dry run only validates it.
+async fn change_storage(client: &Client, args: &MigrateArgs, version: &str) -> Result<Definition> {
+    let name = &args.name;
+    let (definition, mut crd) = read(client, name).await?;
+    if definition.storage == version {
+        return Ok(definition);
+    }
+    let versions = crd["spec"]["versions"].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let names: Vec<String> = versions.iter().filter_map(|of| of["name"].as_str().map(str::to_owned)).collect();
+    if !names.iter().any(|known| known == version) {
+        let error = Error::new(format!("CustomResourceDefinition {name} has no version {version:?}"));
+        return Err(error.hint(format!("it has {}", names.join(", "))));
+    }
+    for of in versions {
+        of["storage"] = json!(of["name"] == version);
+    }
+    let parameter = if args.dry_run { "&dryRun=All" } else { "" };
+    let request = Request::put(format!("{}?fieldManager=flyball-migrate{parameter}", url(name)));
+    let request = request.header(CONTENT_TYPE, "application/json").body(crd.to_string().into_bytes());
+    // The resource version is included, so that a concurrent change causes a conflict.
+    let changed: kube::Result<Value> = client.request(request.map_err(kube::Error::HttpError).context(name)?).await;
+    let changed = changed.context(format!("cannot make {version} the storage version of {name}"))?;
+    parse(name, &changed)
 }
 
 /// Sets `status.storedVersions` to the storage version, provided that it has not changed.

@@ -1,13 +1,15 @@
 //! The installation of the manager: its objects, and its process or Deployment.
 
 use super::local::{self, LocalFlags, LocalManager};
-use crate::cluster::connection::{Connection, ContextArgs};
+use crate::cluster::connection::{Connection, ConnectionArgs, ContextArgs};
+use crate::cluster::rollout::pod_problems;
 use crate::commands::cluster::{LocalCluster, find_by_url};
 use crate::error::{Result, ResultExt};
 use crate::operator::installation::{Installation, TargetArgs};
 use crate::operator::program::{Program, SourceArgs};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,6 +31,12 @@ impl ManagedCluster {
         let local = find_by_url(&config.cluster_url.to_string())?;
         let connection = args.connect().await?;
         Ok(Self { connection, local })
+    }
+
+    /// Connects with a default namespace.
+    pub(super) async fn connect_in(args: &ConnectionArgs) -> Result<Self> {
+        let local = find_by_url(&args.config().await?.cluster_url.to_string())?;
+        Ok(Self { connection: args.connect().await?, local })
     }
 
     /// Returns the process of the manager, if it runs beside the cluster.
@@ -84,7 +92,7 @@ pub(super) fn local_flags(installation: &Installation) -> LocalFlags {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ManagerState {
-    /// `process`, `deployment`, `none`, or `unknown`.
+    /// `process`, `deployment`, `olm`, `none`, or `unknown`.
     pub(super) kind: &'static str,
     /// The process ID, or the name of the Deployment.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -120,7 +128,29 @@ pub(super) async fn state(place: &ManagedCluster, namespace: &str) -> Result<Man
         let problem = "no lifecycle manager runs".to_owned();
         return Ok(ManagerState { kind: "none", name: String::new(), ready: false, problem });
     };
-    let ready = found.status.and_then(|status| status.available_replicas).unwrap_or_default() > 0;
-    let problem = if ready { String::new() } else { "its pods are not ready".to_owned() };
+    let ready = is_available(&found);
+    let problem = match ready {
+        true => String::new(),
+        false => format!("its pods are not ready{}", pod_problems(&place.connection, &found, namespace).await),
+    };
     Ok(ManagerState { kind: "deployment", name: format!("{namespace}/{name}"), ready, problem })
+}
+
+fn is_available(deployment: &Deployment) -> bool {
+    deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default() > 0
+}
+
+/// Returns the state of the original OLM in any namespace, if its controller of Subscriptions runs.
+pub(super) async fn original(place: &ManagedCluster) -> Result<Option<ManagerState>> {
+    const CONTROLLER: &str = "catalog-operator";
+    let deployments: Api<Deployment> = Api::all(place.connection.client.clone());
+    let params = ListParams::default().fields(&format!("metadata.name={CONTROLLER}"));
+    let found = deployments.list(&params).await.context(format!("cannot list Deployments {CONTROLLER}"))?;
+    let state = |deployment: &Deployment| ManagerState {
+        kind: "olm",
+        name: format!("{}/{CONTROLLER}", deployment.namespace().unwrap_or_default()),
+        ready: true,
+        problem: String::new(),
+    };
+    Ok(found.items.iter().find(|deployment| is_available(deployment)).map(state))
 }

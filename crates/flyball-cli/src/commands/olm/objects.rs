@@ -104,8 +104,13 @@ const UNREAD_UID: &str = "unread";
 
 /// Returns an object, if it exists.
 pub(super) async fn find<K: Namespaced>(connection: &Connection, name: &str) -> Result<Option<K>> {
-    let api: Api<K> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let what = || format!("cannot read {} {}/{name}", K::kind(&()), connection.namespace);
+    find_in(connection, &connection.namespace, name).await
+}
+
+/// Returns an object of another namespace, if it exists.
+async fn find_in<K: Namespaced>(connection: &Connection, namespace: &str, name: &str) -> Result<Option<K>> {
+    let api: Api<K> = Api::namespaced(connection.client.clone(), namespace);
+    let what = || format!("cannot read {} {namespace}/{name}", K::kind(&()));
     api.get_opt(name).await.context(what())
 }
 
@@ -160,6 +165,11 @@ pub(super) async fn snapshot(
             }
         }
     }
+    for (name, of) in foreign_catalogs(&subscriptions, &[&namespace, global]) {
+        let part = format!("CatalogSource {of}/{name}");
+        let found = unread.or_none(&part, find_in(connection, &of, &name).await)?;
+        sources.extend(found.flatten());
+    }
     let loaded = catalogs.load(connection, sources).await;
     let snapshot = Snapshot {
         subscriptions,
@@ -173,6 +183,15 @@ pub(super) async fn snapshot(
         global_namespace: global.to_owned(),
     };
     Ok((snapshot, unread))
+}
+
+/// Returns the CatalogSources of other namespaces that Subscriptions refer to. They cannot use them, but an explanation
+/// names them.
+fn foreign_catalogs(subscriptions: &[Subscription], visible: &[&str]) -> BTreeSet<(String, String)> {
+    let specs = subscriptions.iter().map(|of| &of.spec);
+    let foreign = specs.filter(|spec| !visible.contains(&spec.source_namespace.as_str()));
+    let named = foreign.filter(|spec| !spec.source.is_empty() && !spec.source_namespace.is_empty());
+    named.map(|spec| (spec.source.clone(), spec.source_namespace.clone())).collect()
 }
 
 /// Returns stand-ins for the CatalogSources that Subscriptions refer to, and that cannot be read.

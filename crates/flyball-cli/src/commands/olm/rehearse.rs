@@ -3,6 +3,7 @@
 mod catalogs;
 mod comparison;
 mod copy;
+mod pods;
 mod stage;
 
 use super::objects::{self, CatalogArgs, ObjectArgs};
@@ -16,7 +17,7 @@ use clap::Args;
 use comparison::{Changes, InvalidResource};
 use copy::CopiedObjects;
 use flyball_lifecycle::api::Subscription;
-use flyball_lifecycle::diagnosis::Snapshot;
+use flyball_lifecycle::diagnosis::{Selection, Snapshot, diagnose};
 use kube::ResourceExt;
 use serde::Serialize;
 use stage::{Outcome, Stage};
@@ -118,12 +119,41 @@ pub(super) fn cmd_rehearse(args: &RehearseArgs) -> Result<ExitCode> {
 /// Refuses a rehearsal without the content of the catalog, or of a version that is installed or does not exist.
 fn check_target(args: &RehearseArgs, snapshot: &Snapshot, subscription: &Subscription) -> Result<()> {
     let content = &objects::content(snapshot, subscription)?.content;
-    let Some(target) = &args.to else { return Ok(()) };
+    let Some(target) = &args.to else { return check_next(args, snapshot, subscription) };
     if *target == subscription.status.installed_csv {
         return Err(Error::new(format!("{target} is installed: there is nothing to rehearse"))
             .hint("pass another version: --to CSV; or omit --to for the next upgrade"));
     }
     objects::bundle(content, &subscription.spec.package, target).map(drop)
+}
+
+/// Refuses a rehearsal if the channel has no version to install: the copy would only wait for one.
+fn check_next(args: &RehearseArgs, snapshot: &Snapshot, subscription: &Subscription) -> Result<()> {
+    let name = subscription.name_any();
+    let mut changed = snapshot.clone();
+    let own = changed.subscriptions.iter_mut().find(|of| of.name_any() == name);
+    if let (Some(own), Some(channel)) = (own, &args.channel) {
+        own.spec.channel.clone_from(channel);
+    }
+    let Some(diagnosis) = diagnose(&changed, &name) else { return Ok(()) };
+    // A contradiction is explained by the manager on the copy.
+    let has_none = |selection: &Selection| selection.next.is_none() && selection.facts.is_empty();
+    if diagnosis.installed.is_empty()
+        || !diagnosis.installing.is_empty()
+        || !diagnosis.selection.is_some_and(|of| has_none(&of))
+    {
+        return Ok(());
+    }
+    let channel = match diagnosis.channel.as_str() {
+        "" => "the default channel".to_owned(),
+        channel => format!("channel {channel}"),
+    };
+    Err(Error::new(format!(
+        "{channel} has no version that upgrades {}: there is nothing to rehearse",
+        diagnosis.installed
+    ))
+    .hint("pass another channel or version: --channel NAME, --to CSV")
+    .hint(format!("see all versions: flyball olm why {name} -n {}", snapshot.namespace)))
 }
 
 fn print(rehearsal: &Rehearsal) {

@@ -2,6 +2,7 @@
 
 use super::approve;
 use super::objects::{self, CatalogArgs, ObjectArgs};
+use super::refusal::Refusal;
 use super::unread::Unread;
 use crate::cluster::connection::{Connection, block_on};
 use crate::cluster::safety::{self, BreakingChange};
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Roll an operator back to an earlier version, and keep it there
 ///
@@ -197,7 +199,7 @@ async fn check(
     };
     if !changes.is_empty() {
         return Err(Error::new(format!("the rollback would break stored objects:{}", safety::list(&changes)))
-            .hint("change or delete these objects first; to remove a stored version: flyball crd migrate"));
+            .hint("change or delete these objects first"));
     }
     let has = |name: &str| definitions.iter().any(|definition| definition["metadata"]["name"] == name);
     let mut dropped: Vec<&str> = current.spec.crds.owned.iter().map(|owned| owned.name.as_str()).collect();
@@ -257,7 +259,8 @@ async fn start(
 async fn wait(args: &RollbackArgs, connection: &Connection, subscription: &Subscription, target: &str) -> Result<()> {
     let mut progress = Progress::new(&format!("waiting for {target}"));
     let name = subscription.name_any();
-    let mut approved = BTreeSet::new();
+    let (mut approved, mut refusal) = (BTreeSet::new(), Refusal::default());
+    let namespace = &connection.namespace;
     let ended = poll_until(args.timeout, POLL_INTERVAL, async || {
         let plans: Vec<InstallPlan> = objects::list(connection, Some(&connection.namespace)).await?;
         let waits = |plan: &&InstallPlan| {
@@ -271,21 +274,68 @@ async fn wait(args: &RollbackArgs, connection: &Connection, subscription: &Subsc
             }
         }
         let found: Option<Subscription> = objects::find(connection, &name).await?;
-        let is_current = found.is_some_and(|found| found.status.installed_csv == target);
+        let is_current = found.as_ref().is_some_and(|found| found.status.installed_csv == target);
         let csv: Option<ClusterServiceVersion> = objects::find(connection, target).await?;
+        let problem = plan_problem(&plans, target).or_else(|| operator_problem(csv.as_ref()));
+        let problem = problem.or_else(|| resolution_problem(subscription, found.as_ref()));
+        if let Some(problem) = &problem {
+            progress.show(problem.clone());
+            if refusal.persists(problem, Instant::now()) {
+                return Err(Error::new(format!("{target} cannot be installed: {problem}"))
+                    .hint("remove the cause: the lifecycle manager tries again by itself")
+                    .hint(format!("or give the rollback up: flyball olm pin {name} -n {namespace} --remove")));
+            }
+            return Ok(Err(problem.clone()));
+        }
+        refusal.ends();
         Ok(match csv {
             Some(csv) if is_current && csv.status.phase == Phase::Succeeded => Ok(()),
             Some(csv) => {
                 progress.show(format!("{target}: {:?}: {}", csv.status.phase, csv.status.message));
                 Err(format!("{:?}, {}: {}", csv.status.phase, csv.status.reason, csv.status.message))
             }
-            None => Err("it does not exist yet".to_owned()),
+            None => Err(match found.as_ref().and_then(failure_of) {
+                Some(failure) => format!("it does not exist yet: {failure}"),
+                None => "it does not exist yet".to_owned(),
+            }),
         })
     });
     ended.await?.map_err(|state| {
         Error::new(format!("{target} did not succeed after {} s: {state}", args.timeout.as_secs()))
-            .hint(format!("find out why: flyball olm why {name} -n {}", connection.namespace))
+            .hint(format!("find out why: flyball olm why {name} -n {namespace}"))
     })
+}
+
+/// Returns the reason why the InstallPlan of a version fails.
+fn plan_problem(plans: &[InstallPlan], target: &str) -> Option<String> {
+    let is_its = |plan: &&InstallPlan| {
+        plan.status.phase != InstallPlanPhase::Complete
+            && plan.spec.cluster_service_version_names.iter().any(|name| name == target)
+    };
+    let plan = plans.iter().filter(is_its).max_by_key(|plan| plan.spec.generation)?;
+    let message = plan.status.message.trim_start_matches("retrying execution due to error: ");
+    (!message.is_empty()).then(|| format!("InstallPlan {}: {message}", plan.name_any()))
+}
+
+/// Returns the reason why a version has failed.
+fn operator_problem(csv: Option<&ClusterServiceVersion>) -> Option<String> {
+    let status = &csv.filter(|csv| csv.status.phase == Phase::Failed)?.status;
+    Some(format!("{:?}, {}: {}", status.phase, status.reason, status.message))
+}
+
+/// Returns the reason why the Subscription selects no version. A failure from before the rollback does not count: the
+/// manager may not have noticed the rollback yet.
+fn resolution_problem(before: &Subscription, now: Option<&Subscription>) -> Option<String> {
+    let failure = failure_of(now?)?;
+    (failure_of(before).as_ref() != Some(&failure)).then_some(failure)
+}
+
+/// Returns the failure that a Subscription reports.
+fn failure_of(subscription: &Subscription) -> Option<String> {
+    let failed = subscription.status.conditions.iter().find(|condition| {
+        condition.status == "True" && matches!(&*condition.kind, "ResolutionFailed" | "BundleUnpackFailed")
+    })?;
+    Some(format!("{}: {}", failed.reason, failed.message))
 }
 
 impl RollbackReport {

@@ -1,5 +1,8 @@
 //! `flyball olm why`.
 
+use super::absence;
+use super::elsewhere;
+use super::manager::ManagedCluster;
 use super::objects::{self, CatalogArgs, ObjectArgs};
 use super::unread::Unread;
 use crate::cluster::connection::block_on;
@@ -59,11 +62,17 @@ struct CsvReport {
 
 pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
     block_on(async {
-        let connection = args.objects.connection.connect().await?;
-        let (snapshot, unread) = objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
+        let place = ManagedCluster::connect_in(&args.objects.connection).await?;
+        let connection = &place.connection;
+        let global = &args.objects.global_namespace;
+        let (snapshot, mut unread) = objects::snapshot(connection, global, &args.catalogs).await?;
+        let manager = absence::state(&place, global, &mut unread).await?;
         let (kind, name) = args.name.split_once('/').unwrap_or(("", &args.name));
         let is_csv = kind.starts_with("csv") || kind.starts_with("clusterserviceversion");
-        if let Some(diagnosis) = diagnose(&snapshot, name).filter(|_| !is_csv) {
+        let missing = absence::cause(&manager, &snapshot, name);
+        if let Some(mut diagnosis) = diagnose(&snapshot, name).filter(|_| !is_csv) {
+            diagnosis.causes.extend(elsewhere::cause(connection, &snapshot, name).await);
+            add_first(missing, &mut diagnosis.causes, &mut diagnosis.healthy);
             match args.output {
                 Some(output) => output.print(&Report { report: &diagnosis, unread })?,
                 None => {
@@ -73,11 +82,12 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
             }
             return Ok(code(&diagnosis.causes));
         }
-        let Some(report) = csv_report(&snapshot, name) else {
+        let Some(mut report) = csv_report(&snapshot, name) else {
             let subscriptions = snapshot.subscriptions.iter().map(ResourceExt::name_any);
             let known: Vec<String> = subscriptions.chain(snapshot.csvs.iter().map(ResourceExt::name_any)).collect();
-            return Err(objects::unknown(&connection, name, "Subscription or ClusterServiceVersion", &known));
+            return Err(objects::unknown(connection, name, "Subscription or ClusterServiceVersion", &known));
         };
+        add_first(missing, &mut report.causes, &mut report.healthy);
         match args.output {
             Some(output) => output.print(&Report { report: &report, unread })?,
             None => {
@@ -87,6 +97,14 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
         }
         Ok(code(&report.causes))
     })
+}
+
+/// Adds the cause of all others: nothing happens without a manager.
+fn add_first(cause: Option<Cause>, causes: &mut Vec<Cause>, is_healthy: &mut bool) {
+    if let Some(cause) = cause {
+        *is_healthy &= cause.severity == Severity::Notice;
+        causes.insert(0, cause);
+    }
 }
 
 /// Returns the exit code: 1 if something prevents the installation.

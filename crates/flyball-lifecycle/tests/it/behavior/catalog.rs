@@ -23,6 +23,10 @@ pub(crate) struct Server {
     /// True if the server was restarted since the last check.
     was_restarted: Arc<AtomicBool>,
     loads: Arc<AtomicUsize>,
+    /// True if each connection is closed before the next check.
+    is_flaky: Arc<AtomicBool>,
+    /// True if it has another content after each restart.
+    is_restless: Arc<AtomicBool>,
 }
 
 impl Default for Server {
@@ -40,7 +44,15 @@ impl Server {
             is_running: Arc::new(AtomicBool::new(true)),
             was_restarted: Arc::default(),
             loads: Arc::default(),
+            is_flaky: Arc::default(),
+            is_restless: Arc::default(),
         }
+    }
+
+    /// Closes each connection before the next check, and has another content each time if it is restless.
+    pub(crate) fn close_connections(&self, is_restless: bool) {
+        self.is_flaky.store(true, Ordering::Relaxed);
+        self.is_restless.store(is_restless, Ordering::Relaxed);
     }
 
     pub(crate) fn set_running(&self, runs: bool) {
@@ -85,10 +97,18 @@ impl CatalogClient for Server {
         Box::pin(async move {
             self.reach(location)?;
             let (address, why) = (ADDRESS.to_owned(), "connection closed".to_owned());
-            match self.was_restarted.swap(false, Ordering::Relaxed) {
+            let was_restarted = self.was_restarted.swap(false, Ordering::Relaxed);
+            match was_restarted || self.is_flaky.load(Ordering::Relaxed) {
                 true => Err(ConnectionError::Protocol { address, why }.into()),
                 false => Ok(()),
             }
+        })
+    }
+
+    fn is_unchanged<'c>(&'c self, location: &'c Location, _: &'c str) -> BoxFuture<'c, Result<bool, SourceError>> {
+        Box::pin(async move {
+            self.reach(location)?;
+            Ok(self.is_flaky.load(Ordering::Relaxed) && !self.is_restless.load(Ordering::Relaxed))
         })
     }
 

@@ -206,6 +206,10 @@ pub(crate) const TESTED: &[(&str, &str)] = &[
         "A CSV that is being replaced has lost a requirement, as after a rollback to a CRD with fewer versions",
         "operator_with_conversion_is_upgraded_taken_back_and_removed",
     ),
+    (
+        "A Subscription is deleted while its InstallPlan is executed",
+        "uninstallation_at_any_request_of_a_plan_leaves_nothing",
+    ),
     ("A CSV without a Subscription", "new_subscription_adopts_the_installed_version_and_upgrades_it"),
     ("A waiting plan is resolved again with another result", "another_choice_replaces_the_waiting_plan"),
 ];

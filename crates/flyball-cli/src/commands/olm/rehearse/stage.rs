@@ -2,8 +2,10 @@
 
 use super::catalogs::LoadedCatalogs;
 use super::copy::CopiedObjects;
+use super::pods;
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
+use crate::commands::olm::refusal::Refusal;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::progress::Progress;
 use flyball_cluster::{Cluster, Controllers, Nodes, Options};
@@ -44,8 +46,6 @@ const IGNORED: [&str; 11] = [
 ];
 /// Metadata that belongs to the cluster, beside that of the API server.
 const CLUSTER_FIELDS: [&str; 2] = ["ownerReferences", "deletionTimestamp"];
-/// Time after which a failure with the same reason is final: the manager tries plans again after 1, 2 and 4 seconds.
-const REFUSAL_TIME: Duration = Duration::from_secs(4);
 /// Timeout of a CRD to be served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -71,29 +71,6 @@ enum State {
     Complete,
     /// Failed. The manager tries again, since the reason may only be temporary.
     Refused,
-}
-
-/// A reason for a failure, and the time since which it has been the same.
-#[derive(Debug, Default)]
-struct Refusal(Option<(String, Instant)>);
-
-impl Refusal {
-    /// Returns true if the reason has not changed for a time in which the manager has tried several times.
-    fn persists(&mut self, reason: &str, now: Instant) -> bool {
-        match &self.0 {
-            Some((known, since)) if known == reason => now.duration_since(*since) >= REFUSAL_TIME,
-            _ => {
-                self.0 = Some((reason.to_owned(), now));
-                false
-            }
-        }
-    }
-
-    /// Records that the upgrade goes on.
-    fn ends(&mut self) -> bool {
-        self.0 = None;
-        false
-    }
 }
 
 /// The end of an upgrade.
@@ -328,6 +305,11 @@ impl Stage {
             Phase::Succeeded => String::new(),
             phase => format!("{phase:?}, {}", with_reason(&csv.status.reason, &csv.status.message)),
         };
+        if csv.status.phase != Phase::Succeeded
+            && let Some((message, state)) = self.start_problem(&csv, before).await?
+        {
+            return Ok((Outcome { to, succeeded: false, message }, state));
+        }
         let is_replaced =
             before.is_empty() || csvs.get_opt(before).await.context("cannot read the old version")?.is_none();
         let succeeded = csv.status.phase == Phase::Succeeded;
@@ -337,6 +319,32 @@ impl Stage {
             _ => State::Running,
         };
         Ok((Outcome { to, succeeded, message }, state))
+    }
+
+    /// Returns the reason why a version does not start: the one that it replaces is not ready, or its own pods. Only
+    /// a problem of pods can be final.
+    async fn start_problem(&self, csv: &ClusterServiceVersion, before: &str) -> Result<Option<(String, State)>> {
+        let csvs: Api<ClusterServiceVersion> = Api::namespaced(self.client.clone(), &self.namespace);
+        let old = match before.is_empty() {
+            true => None,
+            false => csvs.get_opt(before).await.context("cannot read the old version")?,
+        };
+        let is_ready = |old: &ClusterServiceVersion| {
+            matches!(old.status.phase, Phase::Succeeded | Phase::Replacing | Phase::Deleting)
+        };
+        if let Some(old) = old.filter(|old| !is_ready(old)) {
+            let state = format!("{:?}, {}", old.status.phase, with_reason(&old.status.reason, &old.status.message));
+            let (why, state) = match pods::problem(&self.client, &old).await? {
+                Some(problem) => (problem, State::Refused),
+                None => (state, State::Running),
+            };
+            return Ok(Some((format!("it waits until {before} is ready: {why}"), state)));
+        }
+        let problem = match csv.status.phase {
+            Phase::Installing | Phase::Failed => pods::problem(&self.client, csv).await?,
+            _ => None,
+        };
+        Ok(problem.map(|problem| (problem, State::Refused)))
     }
 
     /// Approves the InstallPlan of a version; returns the reason why it is refused, if it is.
@@ -373,16 +381,6 @@ fn key<'k>(kinds: &'k Kinds, object: &Value) -> Option<(&'k Kind, Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_failure_that_stays_is_final() {
-        let (start, mut refusal) = (Instant::now(), Refusal::default());
-        assert!(!refusal.persists("conflict", start));
-        assert!(!refusal.persists("conflict", start + REFUSAL_TIME / 2));
-        assert!(!refusal.persists("denied", start + REFUSAL_TIME), "another reason begins again");
-        assert!(refusal.persists("denied", start + REFUSAL_TIME * 2));
-        assert!(!refusal.ends() && !refusal.persists("denied", start + REFUSAL_TIME * 3));
-    }
 
     #[test]
     fn a_missing_reason_leaves_no_colon() {
