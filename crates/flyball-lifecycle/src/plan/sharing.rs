@@ -66,13 +66,23 @@ pub(super) async fn sharing(
         return Ok(Sharing::Conflict { user: name(other), is_same_package: false });
     }
     // All have this version: nobody needs more than it.
-    if others.iter().all(|other| other.name_any() == csv.name_any() && other.spec == csv.spec) {
+    if others.iter().all(|other| is_same_version(other, csv)) {
         return Ok(Sharing::With { users: users(), object: Some(new.clone()) });
     }
     Ok(match grown(old, new, &applied) {
         Some(object) => Sharing::With { users: users(), object },
         None => Sharing::Conflict { user: name(&others[0]), is_same_package: true },
     })
+}
+
+/// Returns true if two ClusterServiceVersions are those of one bundle. What they replace depends on their namespaces.
+fn is_same_version(one: &ClusterServiceVersion, other: &ClusterServiceVersion) -> bool {
+    let content = |csv: &ClusterServiceVersion| {
+        let mut spec = csv.spec.clone();
+        spec.replaces.clear();
+        (csv.name_any(), spec)
+    };
+    content(one) == content(other)
 }
 
 /// Returns the object with which nobody loses permissions or metadata: the new one, none if the old one has all, or
@@ -121,6 +131,17 @@ mod tests {
         assert_eq!(grown(&both, &other, &other), Some(None));
         let viewed = role(&["get"], json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"}));
         assert_eq!(grown(&viewed, &more, &more), None, "viewers would lose their permissions");
+    }
+
+    #[test]
+    fn versions_are_compared_without_what_they_replace() {
+        let csv = |version: &str, replaces: &str| {
+            let mut csv = ClusterServiceVersion::new(Some("a"), "memo.v1");
+            (csv.spec.version, csv.spec.replaces) = (version.to_owned(), replaces.to_owned());
+            csv
+        };
+        assert!(is_same_version(&csv("1.0.0", "memo.v0"), &csv("1.0.0", "")));
+        assert!(!is_same_version(&csv("1.0.0", ""), &csv("1.0.1", "")));
     }
 
     #[test]
