@@ -58,11 +58,14 @@ pub(super) fn cause(manager: &ManagerState, snapshot: &Snapshot, name: &str) -> 
         _ => ("Lifecycle manager".to_owned(), "install it: flyball olm install; or run it here: flyball olm run"),
     };
     let effect = if is_complete { "nothing is upgraded" } else { "nothing acts on Subscriptions" };
+    // A manager in the foreground, `flyball olm run`, leaves no trace but what it writes.
+    let is_certain = manager.kind != "none" || subscription.is_some_and(is_new);
+    let unless = if is_certain { "" } else { ", unless it runs in the foreground: flyball olm run" };
     Some(Cause {
-        severity: if is_complete { Severity::Notice } else { Severity::Blocking },
+        severity: if is_complete || !is_certain { Severity::Notice } else { Severity::Blocking },
         object,
         field: String::new(),
-        message: format!("{}: {effect}", manager.problem),
+        message: format!("{}{unless}: {effect}", manager.problem),
         remedy: remedy.to_owned(),
     })
 }
@@ -85,6 +88,7 @@ fn age(subscription: &Subscription) -> Option<SignedDuration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     fn manager(kind: &'static str, ready: bool) -> ManagerState {
         let problem = if ready { String::new() } else { "no lifecycle manager runs".to_owned() };
@@ -105,6 +109,11 @@ mod tests {
         assert!(found.remedy.contains("flyball olm install"));
         assert_eq!(cause(&snapshot, &manager("olm", true)), None);
         assert_eq!(cause(&snapshot, &ManagerState::unknown()), None, "its age is unknown");
+
+        snapshot.subscriptions[0].status.last_updated = Some(Time(Clock::system().now()));
+        let found = cause(&snapshot, &none).unwrap();
+        assert!(found.severity == Severity::Notice && found.message.contains("in the foreground"), "{found:?}");
+        assert_eq!(cause(&snapshot, &manager("process", false)).unwrap().severity, Severity::Blocking);
 
         let mut csv = ClusterServiceVersion::new(Some("demo"), "memo.v1");
         csv.status.phase = Phase::Succeeded;
