@@ -50,7 +50,10 @@ mod tests {
             let condition = json!({"type": "Failure", "status": "True", "message": message});
             json!({"kind": "Site", "metadata": {"name": name}, "status": {"conditions": [condition]}})
         };
-        let event = |kind: &str, name: &str, note: &str| json!({"type": kind, "reason": "TaskFailed", "note": note, "regarding": {"kind": "Site", "name": name}});
+        let event = |kind: &str, name: &str, note: &str| {
+            let regarding = json!({"kind": "Site", "name": name});
+            json!({"type": kind, "reason": "TaskFailed", "note": note, "regarding": regarding})
+        };
         let events = [
             event("Warning", "a", "task check (main.yml, module assert): too large"),
             event("Normal", "b", "irrelevant"),

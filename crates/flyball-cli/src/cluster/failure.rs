@@ -29,7 +29,11 @@ mod tests {
 
     #[test]
     fn true_conditions_of_failures_are_reported() {
-        let condition = |kind: &str, status: &str, message: &str| json!({"type": kind, "status": status, "reason": "Why", "message": message});
+        let condition = |kind: &str, status: &str, message: &str| {
+            let mut condition = json!({"type": kind, "reason": "Why", "message": message});
+            condition["status"] = status.into();
+            condition
+        };
         let conditions = [
             condition("Ready", "True", "yes"),
             condition("Failure", "True", "no"),
