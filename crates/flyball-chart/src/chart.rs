@@ -11,11 +11,12 @@ mod sources;
 pub(crate) use load::message as load_message;
 pub use lock::Lock;
 pub use metadata::{Dependency, ImportValue, Maintainer, Metadata};
+pub use sources::SourceFiles;
 
 use crate::helm::HelmVersion;
 use crate::text::lossy;
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A loaded chart with its subcharts.
@@ -133,8 +134,8 @@ impl Chart {
 
     /// Returns the files in the directory of a chart that a rendering depends on, for those who watch them for changes:
     /// without those that `.helmignore` excludes. The chart need not be valid.
-    pub fn source_files(directory: &Path) -> Vec<PathBuf> {
-        sources::files(directory)
+    pub fn source_files(directory: &Path) -> SourceFiles {
+        SourceFiles::of(directory)
     }
 
     /// Loads a chart as in a version of Helm: with Helm 4, `values.yaml` may have several documents, and an unknown

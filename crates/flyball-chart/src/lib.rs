@@ -37,7 +37,7 @@ mod values;
 mod yaml;
 
 pub use capabilities::Capabilities;
-pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Lock, Maintainer, Metadata};
+pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Lock, Maintainer, Metadata, SourceFiles};
 pub use command::{
     AccessArgs, ChartPathArgs, Cluster, ClusterFlags, LintArgs, LintReport, LintedChart, Output, TemplateArgs,
     ValueArgs, lint, parse_flags, template,

@@ -4,14 +4,15 @@
 //! conditions and events. A write that one controller made and a change that caused a reconcile of another one have the
 //! same resource version, which joins the ledgers of several operators.
 //!
-//! [`chain`], [`reasons`] and [`fields`] are functions of what was read; only [`operators`] and [`sources`] send
-//! requests.
+//! [`chain`], [`evidence`], [`reasons`] and [`fields`] are functions of what was read; only [`operators`] and
+//! [`sources`] send requests.
 
 mod answer;
 mod chain;
 mod claims;
 mod deployments;
 mod endpoint;
+mod evidence;
 mod fields;
 mod operators;
 mod page;

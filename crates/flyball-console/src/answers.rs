@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::store::{Change, Watch};
 use crate::summary::{Summary, items, text};
 use crate::timeline::{self, Sources};
-use crate::verification::Evidence;
+use crate::verification::ObservedData;
 use crate::watch::read;
 use flyball::error_chain;
 use flyball_core::time::{rfc3339_micro, saturating_add};
@@ -37,45 +37,34 @@ type Query = BTreeMap<String, String>;
 /// Describes an object: its body, owners, children and timeline.
 pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
     let watches = shared.store.watches();
-    let parameter = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
-    let (reference, summary) = match shared.store.get(parameter("id")) {
-        Some(summary) => (reference(&watches, summary.kind, &summary.namespace, &summary.name), Some(summary)),
-        None => {
-            let (group, kind) = (parameter("group"), parameter("kind"));
-            let (namespace, name) = (parameter("namespace"), parameter("name"));
-            let known = shared.store.find(group, kind, namespace, name);
-            if name.is_empty() {
-                return Err((StatusCode::NOT_FOUND, "the object does not exist anymore".to_owned()));
-            }
-            let field = |text: &str| text.to_owned();
-            let reference = ObjectRef {
-                group: field(group),
-                kind: field(kind),
-                namespace: known.as_ref().map_or_else(|| field(namespace), |known| known.namespace.clone()),
-                name: field(name),
-            };
-            (reference, known)
-        }
-    };
+    let (reference, summary) = requested(shared, &watches, query)?;
     let id = summary.as_ref().map(|summary| summary.id.clone()).unwrap_or_default();
     let (body, error) = body_of(shared, &watches, summary.as_deref()).await;
     let (events, events_error) = events_of(shared, summary.as_deref()).await;
-    let children = shared.store.children(&id, MAX_CHILDREN);
+    // A deleted object may have left children behind.
+    let uid = match &summary {
+        Some(_) => id.clone(),
+        None => uid_of_deleted(shared, &watches, &reference),
+    };
+    let children = shared.store.children(&uid, MAX_CHILDREN);
     let children: Vec<(ObjectRef, Arc<Summary>)> = children
         .into_iter()
         .map(|child| (self::reference(&watches, child.kind, &child.namespace, &child.name), child))
         .collect();
     let changes = shared.store.changes(MAX_GRAPH_CHANGES, |change| {
-        !id.is_empty() && (change.id == id || change.owner == id)
+        !uid.is_empty() && (change.id == uid || change.owner == uid)
             || change.name == reference.name && refers(&watches, change) == reference
     });
     let Snapshot { operators, reconciles } = shared.operators.snapshot(MAX_RECONCILES, |reconcile| {
         reference.is(&reconcile["object"]) || items(&reconcile["writes"]).any(|write| reference.is(&write["object"]))
     });
     let explanations = shared.operators.explain(&reference).await;
-    let refers = |change: &Change| refers(&watches, change);
-    let evidence = Evidence {
-        kinds: &kinds_of(&watches),
+    let (refers, kinds) = (|change: &Change| refers(&watches, change), kinds_of(&watches));
+    let changed = [reference.clone()].into_iter().chain(changes.iter().map(|change| refers(change)));
+    let writers = shared.write_log.read(&shared.client, &kinds, changed, shared.clock.now()).await;
+    let changes = writers.attribute(changes, &refers);
+    let observed = ObservedData {
+        kinds: &kinds,
         operators: &operators,
         reconciles: &reconciles,
         changes: &changes,
@@ -83,7 +72,7 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         shown: Some((&reference, &body)),
         now: shared.clock.now(),
     };
-    let verdicts = shared.verifier.verify(&shared.client, &evidence).await;
+    let statuses = shared.verifier.verify(&shared.client, &observed).await;
     let sources = Sources {
         object: &reference,
         body: &body,
@@ -92,7 +81,7 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         children: &children,
         reconciles: &reconciles,
         operators: &operators,
-        verdicts: &verdicts,
+        statuses: &statuses,
         refers: &refers,
     };
     let (entries, omitted) = timeline::entries(&sources);
@@ -104,6 +93,31 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         "reconciles": by_id(&operators, &reconciles),
         "controllers": keys_of(&operators, &reference), "explanations": explanations,
     }))
+}
+
+/// Returns the object that a query names, with its row if it exists.
+fn requested(shared: &Shared, watches: &[Watch], query: &Query) -> Answer<(ObjectRef, Option<Arc<Summary>>)> {
+    let parameter = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
+    if let Some(summary) = shared.store.get(parameter("id")) {
+        let reference = reference(watches, summary.kind, &summary.namespace, &summary.name);
+        return Ok((reference, Some(summary)));
+    }
+    let (group, kind) = (parameter("group"), parameter("kind"));
+    let (namespace, name) = (parameter("namespace"), parameter("name"));
+    if name.is_empty() {
+        return Err((StatusCode::NOT_FOUND, "the object does not exist anymore".to_owned()));
+    }
+    let known = shared.store.find(group, kind, namespace, name);
+    let namespace = known.as_ref().map_or(namespace, |known| &known.namespace);
+    let [group, kind, namespace, name] = [group, kind, namespace, name].map(str::to_owned);
+    Ok((ObjectRef { group, kind, namespace, name }, known))
+}
+
+/// Returns the UID of an object whose deletion was observed; empty if it is unknown.
+fn uid_of_deleted(shared: &Shared, watches: &[Watch], object: &ObjectRef) -> String {
+    let is_deletion =
+        |change: &Change| change.verb == "delete" && change.name == object.name && refers(watches, change) == *object;
+    shared.store.changes(1, is_deletion).first().map(|change| change.id.clone()).unwrap_or_default()
 }
 
 /// Reads the object without its managed fields' contents, and the reason if that is not possible.
@@ -235,8 +249,9 @@ pub(crate) async fn causality(shared: &Shared, query: &Query) -> Answer {
         let owner = owner.map(|owner| reference(&watches, owner.kind, &owner.namespace, &owner.name));
         (self::refers(&watches, change), owner)
     };
-    let evidence = Evidence {
-        kinds: &kinds_of(&watches),
+    let kinds = kinds_of(&watches);
+    let observed = ObservedData {
+        kinds: &kinds,
         operators: &operators,
         reconciles: &reconciles,
         changes: &changes,
@@ -244,11 +259,21 @@ pub(crate) async fn causality(shared: &Shared, query: &Query) -> Answer {
         shown: None,
         now: shared.clock.now(),
     };
-    let verdicts = shared.verifier.verify(&shared.client, &evidence).await;
-    let graph = Graph::new(&changes, &reconciles, &operators, &verdicts, &refers);
+    let statuses = shared.verifier.verify(&shared.client, &observed).await;
     let object = query.get("id").and_then(|id| shared.store.get(id));
     let object = object.map(|object| reference(&watches, object.kind, &object.namespace, &object.name));
-    let mut described = graph.describe(query.get("burst").map(String::as_str).unwrap_or_default(), object.as_ref());
+    let describe = |changes: &[Arc<Change>]| {
+        let graph = Graph::new(changes, &reconciles, &operators, &statuses, &refers);
+        graph.describe(query.get("burst").map(String::as_str).unwrap_or_default(), object.as_ref())
+    };
+    let mut described = describe(&changes);
+    // The log is read for the objects of the drawn burst only.
+    let objects: Vec<ObjectRef> =
+        items(&described["burst"]["nodes"]).map(|node| ObjectRef::of(&node["object"])).collect();
+    let writers = shared.write_log.read(&shared.client, &kinds, objects, shared.clock.now()).await;
+    if !writers.is_empty() {
+        described = describe(&writers.attribute(changes, &|change| self::refers(&watches, change)));
+    }
     let ids: Vec<&str> = items(&described["burst"]["nodes"]).map(|node| text(&node["id"])).collect();
     let drawn: Vec<Reconcile> =
         reconciles.iter().filter(|reconcile| ids.contains(&text(&reconcile.value["id"]))).cloned().collect();

@@ -11,13 +11,13 @@
 
 mod bursts;
 
-use crate::claims::Verdict;
+use crate::claims::ClaimStatus;
 use crate::object::ObjectRef;
 use crate::operators::{Operator, Reconcile};
 use crate::store::Change;
 use crate::summary::{bounded, items, text};
 use crate::timeline::{Tone, end_of, tone_of};
-use crate::verification::Verdicts;
+use crate::verification::ClaimStatuses;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
 use serde::Serialize;
 use serde_json::Value;
@@ -59,6 +59,12 @@ pub(crate) struct Node {
     contradicted: usize,
     /// Number of the column: one more than the greatest of its causes.
     layer: usize,
+    /// True if only unconfirmed claims name the writer.
+    #[serde(skip)]
+    is_claim: bool,
+    /// True for an observed change.
+    #[serde(skip)]
+    is_observed: bool,
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -99,7 +105,7 @@ impl Graph {
         changes: &[Arc<Change>],
         reconciles: &[Reconcile],
         operators: &[Operator],
-        verdicts: &Verdicts,
+        statuses: &ClaimStatuses,
         refers: &dyn Fn(&Change) -> (ObjectRef, Option<ObjectRef>),
     ) -> Self {
         let mut graph = Self::default();
@@ -109,9 +115,13 @@ impl Graph {
             let at = graph.observe(object, change);
             owners.extend(owner.map(|owner| (at, owner)));
         }
-        for reconcile in reconciles {
-            let claimed_by = operators.get(reconcile.operator).map(|operator| operator.claimed_by.as_str());
-            graph.add(reconcile, claimed_by.unwrap_or_default(), verdicts);
+        // Facts come first, so that the times of claims cannot take their places.
+        let claimed_by =
+            |reconcile: &Reconcile| operators.get(reconcile.operator).map_or("", |operator| &operator.claimed_by);
+        let (facts, claims): (Vec<&Reconcile>, Vec<&Reconcile>) =
+            reconciles.iter().partition(|reconcile| claimed_by(reconcile).is_empty());
+        for reconcile in facts.into_iter().chain(claims) {
+            graph.add(reconcile, claimed_by(reconcile), statuses);
         }
         graph.infer(&owners);
         let Self { edges, .. } = &mut graph;
@@ -128,6 +138,7 @@ impl Graph {
         let node = &mut self.nodes[at];
         node.title = format!("{}{parts}", change.verb);
         node.by.clone_from(&change.writer);
+        node.is_observed = true;
         at
     }
 
@@ -149,21 +160,22 @@ impl Graph {
                 tone: if version.starts_with('-') { Tone::Warning } else { Tone::Neutral },
                 contradicted: 0,
                 layer: 0,
+                is_claim: false,
+                is_observed: false,
             });
             nodes.len() - 1
         })
     }
 
     /// Adds a reconcile with its causes and its writes. They are facts unless a Deployment claims them.
-    fn add(&mut self, reconcile: &Reconcile, claimed_by: &str, verdicts: &Verdicts) {
+    fn add(&mut self, reconcile: &Reconcile, claimed_by: &str, statuses: &ClaimStatuses) {
         let value = &reconcile.value;
         let controller = bounded(text(&value["controller"]));
         let (evidence, by) = match claimed_by {
             "" => (Evidence::Version, controller),
             deployment => (Evidence::Claim, format!("{controller}, claimed by {deployment}")),
         };
-        let (began, ended) = (reconcile.began, end_of(reconcile));
-        let outcome = text(&value["outcome"]);
+        let (began, outcome) = (reconcile.began, text(&value["outcome"]));
         let own = self.nodes.len();
         self.nodes.push(Node {
             reconcile: true,
@@ -171,7 +183,7 @@ impl Graph {
             time: rfc3339_micro(began),
             at: Some(began),
             title: bounded(outcome),
-            by: by.clone(),
+            by,
             version: String::new(),
             id: bounded(text(&value["id"])),
             fields: Vec::new(),
@@ -179,6 +191,8 @@ impl Graph {
             tone: tone_of(outcome),
             contradicted: 0,
             layer: 0,
+            is_claim: false,
+            is_observed: false,
         });
         for cause in items(&value["causes"]).filter(|cause| text(&cause["type"]) == "change") {
             let Some(version) = version_of(cause) else { continue };
@@ -189,43 +203,53 @@ impl Graph {
             self.edges.push(Edge { from, to: own, evidence });
         }
         for write in items(&value["writes"]).filter(|write| text(&write["result"]) != "unchanged") {
-            let Some(version) = version_of(write) else { continue };
-            let object = ObjectRef::of(&write["object"]);
-            let verdict = match evidence {
-                Evidence::Claim => verdicts.of(reconcile.operator, &object, &version),
-                _ => Verdict::Confirmed,
-            };
-            let evidence = match verdict {
-                Verdict::Confirmed => Evidence::Version,
-                Verdict::Open => Evidence::Claim,
-                Verdict::Contradicted => {
-                    self.nodes[own].contradicted += 1;
-                    self.nodes[own].tone = Tone::Warning;
-                    continue;
-                }
-            };
-            let to = self.version(object, version, Some(ended));
-            self.edges.push(Edge { from: own, to, evidence });
-            let node = &mut self.nodes[to];
-            // A claim does not take the place of what is known.
-            if !claimed_by.is_empty() && !node.by.is_empty() {
-                continue;
-            }
-            let (verb, subresource) = (text(&write["verb"]), text(&write["subresource"]));
-            node.title = bounded(format!("{verb} {subresource}").trim_end());
-            node.by.clone_from(&by);
-            node.fields = items(&write["fields"]).map(|field| bounded(text(field))).collect();
+            self.add_write(reconcile, own, write, (evidence == Evidence::Claim).then_some(statuses));
         }
     }
 
-    /// Adds edges from the change of an owner to that of its child, for changes that no ledger explains.
+    /// Adds a write of the reconcile with this node. That of a claim needs a status.
+    fn add_write(&mut self, reconcile: &Reconcile, own: usize, write: &Value, claims: Option<&ClaimStatuses>) {
+        let Some(version) = version_of(write) else { return };
+        let object = ObjectRef::of(&write["object"]);
+        let status = match claims {
+            Some(statuses) => statuses.of(reconcile, write),
+            None => ClaimStatus::Confirmed,
+        };
+        let evidence = match status {
+            ClaimStatus::Confirmed => Evidence::Version,
+            ClaimStatus::Open => Evidence::Claim,
+            ClaimStatus::Contradicted => {
+                self.nodes[own].contradicted += 1;
+                self.nodes[own].tone = Tone::Warning;
+                return;
+            }
+        };
+        let to = self.version(object, version, Some(end_of(reconcile)));
+        self.edges.push(Edge { from: own, to, evidence });
+        let (by, is_claim) = (self.nodes[own].by.clone(), status != ClaimStatus::Confirmed);
+        let node = &mut self.nodes[to];
+        // A claim does not take the place of what is known, and an unconfirmed one not that of another.
+        if claims.is_some() && !node.by.is_empty() && (is_claim || !node.is_claim) {
+            return;
+        }
+        (node.is_claim, node.by) = (is_claim, by);
+        if is_claim && node.is_observed {
+            return;
+        }
+        let (verb, subresource) = (text(&write["verb"]), text(&write["subresource"]));
+        node.title = bounded(format!("{verb} {subresource}").trim_end());
+        node.fields = items(&write["fields"]).map(|field| bounded(text(field))).collect();
+    }
+
+    /// Adds edges from the change of an owner to that of its child, for changes that no fact of a ledger explains.
     fn infer(&mut self, owners: &BTreeMap<usize, ObjectRef>) {
         let mut by_object: BTreeMap<&ObjectRef, Vec<(Timestamp, usize)>> = BTreeMap::new();
         for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.reconcile) {
             by_object.entry(&node.object).or_default().extend(node.at.map(|time| (time, at)));
         }
         by_object.values_mut().for_each(|changes| changes.sort_unstable());
-        let explained: BTreeSet<usize> = self.edges.iter().map(|edge| edge.to).collect();
+        let facts = self.edges.iter().filter(|edge| edge.evidence == Evidence::Version);
+        let explained: BTreeSet<usize> = facts.map(|edge| edge.to).collect();
         let before = |object: &ObjectRef, time: Timestamp| {
             let changes = by_object.get(object)?;
             let last = changes[..changes.partition_point(|(at, _)| *at < time)].last()?;
@@ -267,7 +291,7 @@ fn version_of(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::LastWrite;
+    use crate::summary::LastWrites;
     use serde_json::json;
 
     fn object(kind: &str, name: &str) -> Value {
@@ -325,7 +349,7 @@ mod tests {
         );
         let unrelated = reconcile(1, "three", "2026-01-01T00:00:03Z", object("Db", "z"), json!({}));
         let none = |_: &Change| (ObjectRef::default(), None);
-        let graph = Graph::new(&[], &[second, first, unrelated], &[], &Verdicts::default(), &none);
+        let graph = Graph::new(&[], &[second, first, unrelated], &[], &ClaimStatuses::default(), &none);
         let described = graph.describe("", None);
         let expected =
             ["a 5 -> reconcile of a", "reconcile of a -> b 7", "b 7 -> reconcile of b", "reconcile of b -> p"];
@@ -349,7 +373,7 @@ mod tests {
         let operators = [Operator::default(), claimant];
         for reconciles in [[fact.clone(), claim.clone()], [claim, fact]] {
             let graph =
-                Graph::new(&[], &reconciles, &operators, &Verdicts::default(), &|_| (ObjectRef::default(), None));
+                Graph::new(&[], &reconciles, &operators, &ClaimStatuses::default(), &|_| (ObjectRef::default(), None));
             let described = graph.describe("", None);
             let mut found = lines(&described);
             found.sort();
@@ -370,9 +394,10 @@ mod tests {
         let rest = json!({"causes": [cause], "writes": writes});
         let claim = reconcile(0, "claim", "2026-01-01T00:00:01Z", object("Shop", "a"), rest);
         let operators = [Operator { claimed_by: "team-a/op".into(), ..Operator::default() }];
-        let verdict = |name: &str, verdict| (0, ObjectRef::of(&object("Db", name)), "7", verdict);
-        let verdicts = Verdicts::from_iter([verdict("yes", Verdict::Confirmed), verdict("no", Verdict::Contradicted)]);
-        let graph = Graph::new(&[], &[claim], &operators, &verdicts, &|_| (ObjectRef::default(), None));
+        let (yes, no) = (write("yes"), write("no"));
+        let statuses = [(&claim, &yes, ClaimStatus::Confirmed), (&claim, &no, ClaimStatus::Contradicted)];
+        let statuses = ClaimStatuses::from_iter(statuses);
+        let graph = Graph::new(&[], &[claim], &operators, &statuses, &|_| (ObjectRef::default(), None));
         let described = graph.describe("", None);
         let mut found = lines(&described);
         found.sort();
@@ -380,6 +405,24 @@ mod tests {
         assert_eq!(found, ["a 5 ?> reconcile of a", "reconcile of a -> yes 7", "reconcile of a ?> open 7"]);
         let node = items(&described["burst"]["nodes"]).find(|node| node["reconcile"] == true).expect("a reconcile");
         assert_eq!((&node["contradicted"], &node["tone"]), (&json!(1), &json!("warning")));
+    }
+
+    #[test]
+    fn times_and_edges_of_claims_do_not_change_those_of_facts() {
+        let write = |after: &str| json!([{"object": object("Db", "b"), "verb": "apply", "after": after}]);
+        let ledger = |operator, id, began, writes: Value| {
+            reconcile(operator, id, began, object("Shop", "a"), json!({"writes": writes}))
+        };
+        let fact = ledger(0, "fact", "2026-01-01T00:00:01Z", write("7"));
+        let claim = ledger(1, "claim", "2099-01-01T00:00:00Z", write("7"));
+        let operators = [Operator::default(), Operator { claimed_by: "team-a/op".into(), ..Operator::default() }];
+        // Newest first, as the ledgers return them.
+        let reconciles = [claim, fact];
+        let none = |_: &Change| (ObjectRef::default(), None);
+        let graph = Graph::new(&[], &reconciles, &operators, &ClaimStatuses::default(), &none);
+        let described = graph.describe("", None);
+        let change = items(&described["burst"]["nodes"]).find(|node| node["reconcile"] == false).expect("a change");
+        assert_eq!((text(&change["time"]), text(&change["by"])), ("2026-01-01T00:00:01.010000Z", "fact"));
     }
 
     #[test]
@@ -391,7 +434,7 @@ mod tests {
         let own = json!({"causes": causes("9"), "writes": writes("9")});
         let reconciles = [first, second, own]
             .map(|rest| reconcile(0, &rest.to_string(), "2026-01-01T00:00:01Z", object("Shop", "a"), rest));
-        let graph = Graph::new(&[], &reconciles, &[], &Verdicts::default(), &|_| (ObjectRef::default(), None));
+        let graph = Graph::new(&[], &reconciles, &[], &ClaimStatuses::default(), &|_| (ObjectRef::default(), None));
         let described = graph.describe("", None);
         assert_eq!(described["bursts"].as_array().map(Vec::len), Some(2));
         for edge in items(&described["burst"]["edges"]) {
@@ -415,7 +458,7 @@ mod tests {
                 after: second.to_string(),
                 parts,
                 writer: "w".into(),
-                last_write: LastWrite::default(),
+                last_writes: LastWrites::default(),
             })
         };
         let refers = |change: &Change| {
@@ -428,7 +471,7 @@ mod tests {
             change("web", "", 4, vec!["status"]),
             change("rs", "web", 40, vec!["spec"]),
         ];
-        let graph = Graph::new(&changes, &[], &[], &Verdicts::default(), &refers);
+        let graph = Graph::new(&changes, &[], &[], &ClaimStatuses::default(), &refers);
         assert_eq!(lines(&graph.describe("", None)), ["web 1 ~> rs 2", "rs 2 ~> web 4"]);
     }
 }

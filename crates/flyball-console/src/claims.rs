@@ -6,14 +6,16 @@
 //! confirmed, since only the operator knows it.
 
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
-use http::Request;
 use http::header::CONTENT_TYPE;
+use http::{Request, StatusCode};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Managed fields have whole seconds, and clocks differ.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+/// Status code of a request without permission.
+const FORBIDDEN: u16 = StatusCode::FORBIDDEN.as_u16();
 
 /// A Deployment that was merely discovered, with the service account of its pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +52,8 @@ impl Claimant {
     }
 
     /// Returns true if its service account may patch an object, or a subresource of it. Without permission to ask, it
-    /// counts as not allowed.
-    pub async fn may_write(&self, client: &Client, target: &WriteTarget<'_>) -> bool {
+    /// counts as not allowed; after another failed request, the permission is unknown.
+    pub async fn may_write(&self, client: &Client, target: &WriteTarget<'_>) -> Option<bool> {
         let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
         let groups = ["system:serviceaccounts", of_namespace.as_str(), "system:authenticated"];
         let WriteTarget { group, version, plural, subresource, namespace, name } = target;
@@ -65,9 +67,11 @@ impl Claimant {
         let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
             .header(CONTENT_TYPE, "application/json")
             .body(review.to_string().into_bytes());
-        let Ok(request) = request else { return false };
-        let review = client.request::<Value>(request).await.unwrap_or_default();
-        review["status"]["allowed"] == true
+        match client.request::<Value>(request.ok()?).await {
+            Ok(review) => review["status"]["allowed"].as_bool(),
+            Err(kube::Error::Api(status)) if status.code == FORBIDDEN => Some(false),
+            Err(_) => None,
+        }
     }
 }
 
@@ -124,7 +128,7 @@ pub struct ManagerEntry<'a> {
 
 /// Result of the comparison of a claim with data of the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClaimStatus {
     /// The API server names the operator for the write.
     Confirmed,
     /// The API server names another writer.
@@ -137,8 +141,8 @@ pub enum Verdict {
 /// A write in the ledger of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimedWrite<'a> {
-    /// Name of the operator, which is that of its field manager.
-    pub operator: &'a str,
+    /// Field manager of the operator. Further controllers of a kind apply the status as `MANAGER/CONTROLLER`.
+    pub manager: &'a str,
     /// Start of the reconcile.
     pub began: Option<Timestamp>,
     /// The resource version that it resulted in; empty for none.
@@ -147,17 +151,22 @@ pub struct ClaimedWrite<'a> {
     pub subresource: &'a str,
 }
 
+/// Returns true if the name is the field manager of an operator, or that of a further controller of it.
+pub fn is_manager(manager: &str, name: &str) -> bool {
+    let rest = name.strip_prefix(manager).filter(|_| !manager.is_empty());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 impl ClaimedWrite<'_> {
     /// Compares the write with the log of an embedded control plane, which knows user and manager of a version. The log
     /// proves nothing about those that it has dropped.
-    pub fn by_log(&self, claimant: &Claimant, log: &[LoggedWrite]) -> Verdict {
+    pub fn by_log(&self, claimant: &Claimant, log: &[LoggedWrite]) -> ClaimStatus {
         let logged = log.iter().find(|logged| !self.version.is_empty() && logged.revision == self.version);
-        let Some(logged) = logged else { return Verdict::Open };
-        let is_manager =
-            logged.manager.strip_prefix(self.operator).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        match logged.user == claimant.user() && is_manager && logged.subresource == self.subresource {
-            true => Verdict::Confirmed,
-            false => Verdict::Contradicted,
+        let Some(logged) = logged else { return ClaimStatus::Open };
+        let is_same = is_manager(self.manager, &logged.manager) && logged.subresource == self.subresource;
+        match logged.user == claimant.user() && is_same {
+            true => ClaimStatus::Confirmed,
+            false => ClaimStatus::Contradicted,
         }
     }
 
@@ -165,20 +174,21 @@ impl ClaimedWrite<'_> {
     /// reconcile.
     ///
     /// `is_of_version` means that they are those of the object right after the claimed write. Then a write of another
-    /// manager at that time contradicts the claim.
-    pub fn by_managers(&self, managers: &[ManagerEntry<'_>], is_of_version: bool) -> Verdict {
-        let Some(began) = self.began else { return Verdict::Open };
-        let is_after =
-            |manager: &ManagerEntry<'_>| manager.time.is_some_and(|at| saturating_add(at, TOLERANCE) >= began);
-        let is_same = |manager: &ManagerEntry<'_>| {
-            (manager.name, manager.subresource) == (self.operator, self.subresource) && !self.operator.is_empty()
-        };
-        if managers.iter().any(|manager| is_same(manager) && is_after(manager)) {
-            return Verdict::Confirmed;
+    /// manager after the begin of the reconcile contradicts the claim. An earlier one proves nothing: it may have
+    /// caused the reconcile, and a server-side apply without fields leaves no entry.
+    pub fn by_managers(&self, managers: &[ManagerEntry<'_>], is_of_version: bool) -> ClaimStatus {
+        let Some(began) = self.began else { return ClaimStatus::Open };
+        let is_same =
+            |entry: &ManagerEntry<'_>| is_manager(self.manager, entry.name) && entry.subresource == self.subresource;
+        let is_possible =
+            |entry: &ManagerEntry<'_>| entry.time.is_some_and(|at| saturating_add(at, TOLERANCE) >= began);
+        let is_later = |entry: &ManagerEntry<'_>| entry.time.is_some_and(|at| at > began);
+        if managers.iter().any(|entry| is_same(entry) && is_possible(entry)) {
+            return ClaimStatus::Confirmed;
         }
-        match is_of_version && managers.iter().any(is_after) {
-            true => Verdict::Contradicted,
-            false => Verdict::Open,
+        match is_of_version && managers.iter().any(is_later) {
+            true => ClaimStatus::Contradicted,
+            false => ClaimStatus::Open,
         }
     }
 }
@@ -192,7 +202,7 @@ mod tests {
     }
 
     fn write() -> ClaimedWrite<'static> {
-        ClaimedWrite { operator: "shop", began: time(10), version: "7", subresource: "" }
+        ClaimedWrite { manager: "shop", began: time(10), version: "7", subresource: "" }
     }
 
     #[test]
@@ -200,38 +210,44 @@ mod tests {
         let manager = |name, second| ManagerEntry { name, subresource: "", time: time(second) };
         let status = ManagerEntry { subresource: "status", ..manager("shop", 11) };
         for (managers, of_any_version, of_this_version) in [
-            (vec![], Verdict::Open, Verdict::Open),
-            (vec![manager("shop", 11)], Verdict::Confirmed, Verdict::Confirmed),
-            (vec![manager("shop", 10), manager("other", 11)], Verdict::Confirmed, Verdict::Confirmed),
+            (vec![], ClaimStatus::Open, ClaimStatus::Open),
+            (vec![manager("shop", 11)], ClaimStatus::Confirmed, ClaimStatus::Confirmed),
+            (vec![manager("shop", 10), manager("other", 11)], ClaimStatus::Confirmed, ClaimStatus::Confirmed),
             // It wrote last before the reconcile.
-            (vec![manager("shop", 5)], Verdict::Open, Verdict::Open),
-            (vec![manager("shop", 5), manager("other", 11)], Verdict::Open, Verdict::Contradicted),
-            (vec![manager("other", 11)], Verdict::Open, Verdict::Contradicted),
-            (vec![manager("other", 5)], Verdict::Open, Verdict::Open),
-            (vec![status], Verdict::Open, Verdict::Contradicted),
+            (vec![manager("shop", 5)], ClaimStatus::Open, ClaimStatus::Open),
+            (vec![manager("shop", 5), manager("other", 11)], ClaimStatus::Open, ClaimStatus::Contradicted),
+            (vec![manager("other", 11)], ClaimStatus::Open, ClaimStatus::Contradicted),
+            (vec![manager("other", 5)], ClaimStatus::Open, ClaimStatus::Open),
+            // It may have caused the reconcile.
+            (vec![manager("other", 9)], ClaimStatus::Open, ClaimStatus::Open),
+            (vec![manager("other", 10)], ClaimStatus::Open, ClaimStatus::Open),
+            // A further controller, and another operator.
+            (vec![manager("shop/web", 11)], ClaimStatus::Confirmed, ClaimStatus::Confirmed),
+            (vec![manager("shopping", 11)], ClaimStatus::Open, ClaimStatus::Contradicted),
+            (vec![status], ClaimStatus::Open, ClaimStatus::Contradicted),
         ] {
             assert_eq!(write().by_managers(&managers, false), of_any_version, "{managers:?}");
             assert_eq!(write().by_managers(&managers, true), of_this_version, "{managers:?}");
         }
-        let nameless = ClaimedWrite { operator: "", ..write() };
-        assert_eq!(nameless.by_managers(&[manager("", 11)], false), Verdict::Open);
+        let nameless = ClaimedWrite { manager: "", ..write() };
+        assert_eq!(nameless.by_managers(&[manager("", 11)], false), ClaimStatus::Open);
     }
 
     #[test]
     fn log_of_an_embedded_control_plane_decides_about_its_versions() {
         let claimant = Claimant { deployment: "team-a/op".into(), namespace: "team-a".into(), account: "robot".into() };
         let robot = "system:serviceaccount:team-a:robot";
-        let verdict = |revision: &str, user: &str, manager: &str| {
+        let status = |revision: &str, user: &str, manager: &str| {
             let (revision, user, manager) = (revision.into(), user.into(), manager.into());
             write().by_log(&claimant, &[LoggedWrite { revision, user, manager, ..LoggedWrite::default() }])
         };
         assert_eq!(
-            (verdict("7", robot, "shop"), verdict("7", robot, "shop/web")),
-            (Verdict::Confirmed, Verdict::Confirmed)
+            (status("7", robot, "shop"), status("7", robot, "shop/web")),
+            (ClaimStatus::Confirmed, ClaimStatus::Confirmed)
         );
         for (user, manager) in [("system:serviceaccount:shop-system:shop", "shop"), (robot, "shopping")] {
-            assert_eq!(verdict("7", user, manager), Verdict::Contradicted, "{user} {manager}");
+            assert_eq!(status("7", user, manager), ClaimStatus::Contradicted, "{user} {manager}");
         }
-        assert_eq!(verdict("6", robot, "shop"), Verdict::Open);
+        assert_eq!(status("6", robot, "shop"), ClaimStatus::Open);
     }
 }

@@ -37,8 +37,11 @@ mod summary;
 mod timeline;
 mod verification;
 mod watch;
+mod writers;
 
-pub use claims::{Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, Verdict, WriteTarget, logged_writes};
+pub use claims::{
+    ClaimStatus, Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, WriteTarget, is_manager, logged_writes,
+};
 pub use explore::{
     ExplorationState, Explore, ExploreError, ExploreRequest, FinishedExploration, ForkedCluster, FoundViolation,
     RunningExploration, SiteChoice, Sites, Task,

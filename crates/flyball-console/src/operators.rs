@@ -64,6 +64,14 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
+    /// Returns its field manager; for an operator that does not report it, its name.
+    pub(crate) fn field_manager(&self) -> &str {
+        match text(&self.state["fieldManager"]) {
+            "" => text(&self.state["operator"]),
+            manager => manager,
+        }
+    }
+
     /// Returns its name, or its address before the first answer. The name of an operator that was merely discovered
     /// contains who claims it, so that it cannot pass for another one.
     pub(crate) fn name(&self) -> String {
@@ -302,8 +310,14 @@ impl Operators {
             };
             found.extend(newest.take(limit).map(of));
         }
-        found.sort_by(|a, b| b.began.cmp(&a.began).then_with(|| text(&a.value["id"]).cmp(text(&b.value["id"]))));
+        let newest_first = |a: &Reconcile, b: &Reconcile| {
+            b.began.cmp(&a.began).then_with(|| text(&a.value["id"]).cmp(text(&b.value["id"])))
+        };
+        found.sort_by(newest_first);
+        // Claims may have any time: they do not take the places of facts.
+        found.sort_by_key(|reconcile| !entries[reconcile.operator].pages.claimed_by().is_empty());
         found.truncate(limit);
+        found.sort_by(newest_first);
         Snapshot { operators, reconciles: found }
     }
 }
@@ -346,6 +360,10 @@ mod tests {
         let found = operators.snapshot(9, |_| true).reconciles;
         let found: Vec<_> = found.iter().map(|found| (text(&found.value["id"]), found.operator)).collect();
         assert_eq!(found, [("1", 1), ("2", 0)]);
+        let future = json!({"id": "3", "began": "2099-01-01T00:00:00Z"});
+        operators.entries.lock()[0].ledger.insert(&future);
+        let found = operators.snapshot(1, |_| true).reconciles;
+        assert_eq!(found.iter().map(|found| text(&found.value["id"])).collect::<Vec<_>>(), ["1"]);
     }
 
     #[tokio::test]

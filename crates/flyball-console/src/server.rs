@@ -11,6 +11,7 @@ use crate::shared::Shared;
 use crate::stream;
 use crate::verification::Verifier;
 use crate::watch::Watcher;
+use crate::writers::WriteLog;
 use bytes::Bytes;
 use flyball::listener;
 use flyball_core::Clock;
@@ -125,6 +126,7 @@ impl Console {
             operators: Operators::new(operators, client.clone(), clock.clone()),
             client,
             verifier: Verifier::default(),
+            write_log: WriteLog::default(),
             store: Arc::default(),
             clock,
             cluster,

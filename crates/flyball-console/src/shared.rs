@@ -4,6 +4,7 @@ use crate::explore::Explore;
 use crate::operators::Operators;
 use crate::store::Store;
 use crate::verification::Verifier;
+use crate::writers::WriteLog;
 use flyball_core::Clock;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     pub(crate) operators: Operators,
     pub(crate) verifier: Verifier,
+    pub(crate) write_log: WriteLog,
     pub(crate) clock: Clock,
     /// URL of the API server.
     pub(crate) cluster: String,

@@ -7,7 +7,7 @@
 //! Invariant: each object has exactly one entry in `by_sequence`, that of its last change.
 
 use crate::kind::Kind;
-use crate::summary::{LastWrite, Summary};
+use crate::summary::{LastWrites, Summary, bounded};
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,9 +45,9 @@ pub(crate) struct Change {
     pub(crate) parts: Vec<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) writer: String,
-    /// The last write in the managed fields of the new version.
+    /// The last writes in the managed fields of the new version.
     #[serde(skip)]
-    pub(crate) last_write: LastWrite,
+    pub(crate) last_writes: LastWrites,
 }
 
 /// State of the watch of a kind.
@@ -66,6 +66,19 @@ pub(crate) struct Watch {
     pub(crate) error: String,
     /// True if the user may not list the kind.
     pub(crate) denied: bool,
+    /// Time since which requests have no connection; empty if the last one had.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) disconnected: String,
+}
+
+/// Reason of the failure of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WatchFailure {
+    /// The user may not list the kind.
+    Denied,
+    /// The API server did not respond.
+    Disconnected,
+    Other,
 }
 
 /// The changes since a cursor.
@@ -118,8 +131,9 @@ impl Store {
         if state.watches.len() >= MAX_KINDS {
             return None;
         }
-        let (changed, error) = (String::new(), String::new());
-        state.watches.push(Watch { kind: kind.clone(), objects: 0, synced: false, changed, error, denied: false });
+        let (changed, error, disconnected) = (String::new(), String::new(), String::new());
+        let (objects, synced, denied) = (0, false, false);
+        state.watches.push(Watch { kind: kind.clone(), objects, synced, changed, error, denied, disconnected });
         Some((state.watches.len() - 1, true))
     }
 
@@ -135,6 +149,7 @@ impl Store {
         if let Some(watch) = state.watches.get_mut(kind) {
             (watch.synced, watch.denied, watch.changed) = (true, false, time.to_owned());
             watch.error.clear();
+            watch.disconnected.clear();
         }
         drop(state);
         self.changed.notify_waiters();
@@ -164,11 +179,25 @@ impl Store {
     }
 
     /// Notes a failure of a watch.
-    pub(crate) fn fail(&self, kind: usize, error: &str, denied: bool) {
+    pub(crate) fn fail(&self, kind: usize, error: &str, failure: WatchFailure, time: &str) {
         if let Some(watch) = self.state.lock().watches.get_mut(kind) {
-            (watch.error, watch.denied) = (crate::summary::bounded(error), denied);
+            (watch.error, watch.denied) = (bounded(error), failure == WatchFailure::Denied);
+            match failure {
+                WatchFailure::Disconnected if watch.disconnected.is_empty() => time.clone_into(&mut watch.disconnected),
+                WatchFailure::Disconnected => {}
+                WatchFailure::Denied | WatchFailure::Other => watch.disconnected.clear(),
+            }
         }
         self.changed.notify_waiters();
+    }
+
+    /// Returns the time since which most watches have no connection to the API server.
+    pub(crate) fn disconnected(&self) -> Option<String> {
+        let state = self.state.lock();
+        let permitted = state.watches.iter().filter(|watch| !watch.denied).count();
+        let disconnected = state.watches.iter().map(|watch| &watch.disconnected).filter(|since| !since.is_empty());
+        let (count, since) = (disconnected.clone().count(), disconnected.min());
+        since.filter(|_| count * 2 > permitted).cloned()
     }
 
     /// Returns the changes since a cursor, at most `limit` objects; all objects without a cursor.
@@ -215,6 +244,10 @@ impl Store {
 
     /// Returns the objects that an object controls, at most `limit`, in the order of creation.
     pub(crate) fn children(&self, id: &str, limit: usize) -> Vec<Arc<Summary>> {
+        // Objects without an owner are no children.
+        if id.is_empty() {
+            return Vec::new();
+        }
         let state = self.state.lock();
         let objects = state.objects.values().map(|(_, object)| object).filter(|object| object.owner == id);
         let mut children: Vec<Arc<Summary>> = objects.cloned().collect();
@@ -235,6 +268,7 @@ impl State {
         if let Some(watch) = self.watches.get_mut(kind) {
             time.clone_into(&mut watch.changed);
             watch.error.clear();
+            watch.disconnected.clear();
         }
     }
 
@@ -257,7 +291,7 @@ impl State {
                 None => ("create", Vec::new()),
                 Some((_, before)) => ("change", object.parts.difference(before.parts)),
             };
-            self.record(&object, verb, before.map(|(_, before)| before.version.clone()), parts, time);
+            self.record(&object, verb, before.as_ref().map(|(_, before)| &**before), parts, time);
         }
         let object = Arc::new(object);
         self.by_sequence.insert(self.sequence, object.clone());
@@ -269,7 +303,7 @@ impl State {
         self.by_sequence.remove(&sequence);
         self.sequence += 1;
         self.count(object.kind, -1);
-        self.record(&object, "delete", Some(object.version.clone()), Vec::new(), time);
+        self.record(&object, "delete", Some(&object), Vec::new(), time);
         self.removals.push_back((self.sequence, id.to_owned()));
         if self.removals.len() > MAX_REMOVALS
             && let Some((sequence, _)) = self.removals.pop_front()
@@ -288,7 +322,7 @@ impl State {
         &mut self,
         object: &Summary,
         verb: &'static str,
-        before: Option<String>,
+        before: Option<&Summary>,
         parts: Vec<&'static str>,
         time: &str,
     ) {
@@ -305,11 +339,18 @@ impl State {
             name: object.name.clone(),
             owner: object.owner.clone(),
             verb,
-            before: before.unwrap_or_default(),
+            before: before.map(|before| before.version.clone()).unwrap_or_default(),
             after: if is_deleted { String::new() } else { object.version.clone() },
             parts,
-            writer: if is_deleted { String::new() } else { object.last_write.writer() },
-            last_write: if is_deleted { LastWrite::default() } else { object.last_write.clone() },
+            writer: match before {
+                _ if is_deleted => String::new(),
+                Some(before) => object.last_writes.writer(&before.last_writes),
+                None => object.last_writes.creator(&object.created),
+            },
+            last_writes: match is_deleted {
+                true => LastWrites::default(),
+                false => object.last_writes.after(before.map(|before| &before.last_writes)),
+            },
         }));
     }
 }
@@ -323,7 +364,7 @@ mod tests {
 
     fn object(name: &str, version: &str) -> Summary {
         let metadata = json!({"uid": name, "name": name, "resourceVersion": version});
-        Summary::of(0, &json!({"metadata": metadata, "spec": version}))
+        Summary::of(0, &json!({"metadata": metadata, "spec": version}), TIME.parse().expect("a time"))
     }
 
     fn store() -> Store {
@@ -399,6 +440,33 @@ mod tests {
         }
         assert!(read(&store, &mut rows, &mut cursor, 10), "a snapshot");
         assert_eq!(rows.len(), 0);
+    }
+
+    #[test]
+    fn cluster_is_disconnected_if_most_watches_are() {
+        let store = Store::default();
+        for plural in ["a", "b", "c", "d"] {
+            let text = |text: &str| text.to_owned();
+            let (group, version, kind, plural) = (text(""), text("v1"), text(plural), text(plural));
+            store.add_kind(&Kind { group, version, kind, plural, namespaced: true });
+        }
+        store.fail(0, "403", WatchFailure::Denied, TIME);
+        store.fail(1, "500", WatchFailure::Other, TIME);
+        assert_eq!(store.disconnected(), None);
+        store.fail(2, "refused", WatchFailure::Disconnected, "2026-01-01T00:00:02Z");
+        assert_eq!(store.disconnected(), None, "one of three that the user may list");
+        store.fail(3, "refused", WatchFailure::Disconnected, "2026-01-01T00:00:03Z");
+        store.fail(2, "refused", WatchFailure::Disconnected, "2026-01-01T00:00:30Z");
+        assert_eq!(store.disconnected().as_deref(), Some("2026-01-01T00:00:02Z"), "since the first failure");
+        store.replace(2, Vec::new(), TIME);
+        assert_eq!(store.disconnected(), None);
+    }
+
+    #[test]
+    fn objects_without_an_owner_are_no_children() {
+        let store = store();
+        store.put(object("a", "1"), TIME);
+        assert_eq!(store.children("", 10).len(), 0);
     }
 
     #[test]

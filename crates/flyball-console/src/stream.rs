@@ -83,6 +83,7 @@ impl Reader {
             "now": rfc3339_micro(shared.clock.now()), "cluster": shared.cluster, "context": shared.context,
             "write": shared.write, "explores": shared.explorer.is_some(), "namespace": shared.namespace,
             "objects": objects, "omitted": omitted, "watches": shared.store.watches(),
+            "disconnected": shared.store.disconnected(),
             "operators": operators.collect::<Vec<_>>(),
         })
     }

@@ -2,13 +2,20 @@
 //!
 //! A pure function of the object. Texts are bounded; no field of `spec` or `data` is copied.
 
-use flyball_core::time::{Timestamp, parse_rfc3339};
+use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, saturating_add};
 use serde::Serialize;
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Limit of a text of a summary, in characters.
 const MAX_TEXT_CHARS: usize = 240;
+/// Times of writes that are this close have no certain order: clocks of API servers differ.
+const WRITE_WINDOW: SignedDuration = SignedDuration::from_secs(2);
+/// Limit of the writes in this window.
+const MAX_WRITES: usize = 8;
+/// Managed fields may contain any time, since clients can send them. Those later than now are ignored, except for
+/// differences of clocks.
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(10);
 /// Annotation that pauses an object for Flyball's operators.
 pub(crate) const PAUSED_ANNOTATION: &str = "flyball.dev/paused";
 
@@ -53,41 +60,103 @@ pub(crate) struct Summary {
     /// Hashes of the parts of the object, to name the part that a change concerns.
     #[serde(skip)]
     pub(crate) parts: Parts,
-    /// The last write.
+    /// The last writes.
     #[serde(skip)]
-    pub(crate) last_write: LastWrite,
+    pub(crate) last_writes: LastWrites,
 }
 
-/// The newest write in the managed fields of an object, whose times have whole seconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LastWrite {
+/// A write in the managed fields of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ManagedWrite {
     pub(crate) manager: String,
     /// Subresource, empty for none.
     pub(crate) subresource: String,
     pub(crate) time: Option<Timestamp>,
-    /// True if no other manager wrote in the same second.
-    pub(crate) is_only: bool,
 }
 
-impl LastWrite {
-    fn of(object: &Value) -> Self {
-        let entries = || items(&object["metadata"]["managedFields"]);
-        let Some(last) = entries().max_by_key(|entry| text(&entry["time"])) else { return Self::default() };
-        Self {
-            manager: bounded(text(&last["manager"])),
-            subresource: bounded(text(&last["subresource"])),
-            time: parse_rfc3339(text(&last["time"])),
-            is_only: entries().filter(|entry| entry["time"] == last["time"]).count() == 1,
-        }
+/// The newest writes in the managed fields of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LastWrites {
+    /// The newest one first. Times have whole seconds.
+    pub(crate) writes: Vec<ManagedWrite>,
+    /// True if one of them made the version, as far as known.
+    pub(crate) is_of_version: bool,
+}
+
+impl LastWrites {
+    fn of(object: &Value, now: Timestamp) -> Self {
+        let is_past = |entry: &&Value| parse_rfc3339(text(&entry["time"])).is_none_or(|time| !is_future(time, now));
+        let mut entries: Vec<&Value> = items(&object["metadata"]["managedFields"]).filter(is_past).collect();
+        entries.sort_by_key(|entry| text(&entry["time"]));
+        let write = |entry: &Value| ManagedWrite {
+            manager: bounded(text(&entry["manager"])),
+            subresource: bounded(text(&entry["subresource"])),
+            time: parse_rfc3339(text(&entry["time"])),
+        };
+        let newest = entries.last().and_then(|entry| parse_rfc3339(text(&entry["time"])));
+        let is_last = |write: &ManagedWrite| match (newest, write.time) {
+            (Some(newest), Some(time)) => saturating_add(time, WRITE_WINDOW) >= newest,
+            (newest, time) => newest == time,
+        };
+        let mut last = entries.into_iter().rev().map(write).take_while(is_last);
+        let writes: Vec<ManagedWrite> = last.by_ref().take(MAX_WRITES).collect();
+        let is_of_version = !writes.is_empty() && last.next().is_none();
+        Self { writes, is_of_version }
     }
 
-    /// Returns the manager, with the subresource.
-    pub(crate) fn writer(&self) -> String {
-        match self.subresource.as_str() {
-            "" => self.manager.clone(),
-            subresource => format!("{} ({subresource})", self.manager),
-        }
+    /// Returns them for the version that follows one with other writes. If the newest write is that of the version
+    /// before, the one that made this version is unknown: a write that only removes fields may leave no entry.
+    pub(crate) fn after(&self, before: Option<&Self>) -> Self {
+        let is_known = before.is_some_and(|before| before.writes.first() == self.writes.first());
+        Self { is_of_version: self.is_of_version && !is_known, ..self.clone() }
     }
+
+    /// Returns the writer of the version that follows another one: the only manager that wrote since, with the
+    /// subresource. Empty if there is none: a binding or a request for deletion, for example, is no managed field.
+    pub(crate) fn writer(&self, before: &Self) -> String {
+        let newest = before.writes.first().and_then(|write| write.time);
+        let is_new = |write: &&ManagedWrite| {
+            // An older one was already there, and merely was not among the last writes.
+            let is_late = newest.is_none_or(|newest| write.is_near(newest) || write.time > Some(newest));
+            is_late && !before.writes.contains(write)
+        };
+        // With this many, the last ones are not all known.
+        let is_known = before.writes.len() < MAX_WRITES;
+        only(self.writes.iter().filter(|write| is_known && is_new(write)))
+    }
+
+    /// Returns the creator of an object that was created at this time; empty if it is unknown.
+    pub(crate) fn creator(&self, created: &str) -> String {
+        let created = parse_rfc3339(created);
+        let is_creation = |write: &&ManagedWrite| {
+            write.subresource.is_empty() && created.is_some_and(|created| write.is_near(created))
+        };
+        only(self.writes.iter().filter(is_creation))
+    }
+}
+
+impl ManagedWrite {
+    fn is_near(&self, time: Timestamp) -> bool {
+        self.time.is_some_and(|own| own.duration_since(time).abs() <= WRITE_WINDOW)
+    }
+}
+
+/// Returns the name of the only writer; empty for none and for several.
+fn only<'a>(mut writes: impl Iterator<Item = &'a ManagedWrite>) -> String {
+    match (writes.next(), writes.next()) {
+        (Some(write), None) => writer_name(&write.manager, &write.subresource),
+        _ => String::new(),
+    }
+}
+
+/// Returns the name of a manager with the subresource that it wrote.
+pub(crate) fn writer_name(manager: &str, subresource: &str) -> String {
+    if subresource.is_empty() { manager.to_owned() } else { format!("{manager} ({subresource})") }
+}
+
+/// Returns true for times of managed fields that are no evidence, because they are later than now.
+pub(crate) fn is_future(time: Timestamp, now: Timestamp) -> bool {
+    time > saturating_add(now, MAX_CLOCK_SKEW)
 }
 
 /// Hashes of the parts of an object.
@@ -133,8 +202,8 @@ fn hash_of(value: impl Hash) -> u64 {
 }
 
 impl Summary {
-    /// Summarizes an object of the kind with this index.
-    pub(crate) fn of(kind: usize, object: &Value) -> Self {
+    /// Summarizes an object of the kind with this index, which was read now.
+    pub(crate) fn of(kind: usize, object: &Value, now: Timestamp) -> Self {
         let metadata = &object["metadata"];
         let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
         let (state, health, reason) = state(object);
@@ -155,7 +224,7 @@ impl Summary {
             deleting: metadata["deletionTimestamp"].is_string(),
             paused: metadata["annotations"][PAUSED_ANNOTATION] == "true",
             parts: Parts::of(object),
-            last_write: LastWrite::of(object),
+            last_writes: LastWrites::of(object, now),
         }
     }
 }
@@ -315,6 +384,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn time(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
     fn check(object: &Value, expected: (&str, Health, &str)) {
         let (state, health, reason) = state(object);
         assert_eq!((state.as_str(), health, reason.as_str()), expected, "{object}");
@@ -364,9 +437,61 @@ mod tests {
     }
 
     #[test]
+    fn writes_of_the_last_seconds_are_kept() {
+        let writes = |entries: &[(&str, u32)]| {
+            let entry = |(manager, second): &(&str, u32)| json!({"manager": manager, "time": format!("2026-01-01T00:00:{second:02}Z")});
+            let entries: Vec<Value> = entries.iter().map(entry).collect();
+            LastWrites::of(&json!({"metadata": {"managedFields": entries}}), time("2026-01-01T00:01:00Z"))
+        };
+        let managers =
+            |last: &LastWrites| last.writes.iter().map(|write| write.manager.clone()).collect::<Vec<_>>().join(" ");
+        let last = writes(&[("a", 1), ("b", 8), ("c", 10), ("d", 9)]);
+        assert_eq!((managers(&last).as_str(), last.is_of_version), ("c d b", true));
+        // The next version has the same newest write, or another one.
+        assert!(!writes(&[("c", 10)]).after(Some(&last)).is_of_version);
+        assert!(writes(&[("c", 11)]).after(Some(&last)).is_of_version && last.after(None).is_of_version);
+        let many: Vec<(String, u32)> = (0..20).map(|number| (number.to_string(), 10)).collect();
+        let many: Vec<(&str, u32)> = many.iter().map(|(name, second)| (name.as_str(), *second)).collect();
+        assert_eq!((writes(&many).writes.len(), writes(&many).is_of_version), (MAX_WRITES, false));
+        assert_eq!(LastWrites::of(&json!({}), Timestamp::UNIX_EPOCH), LastWrites::default());
+    }
+
+    #[test]
+    fn writer_of_a_version_is_the_manager_that_wrote_since_the_version_before() {
+        type Entry = (&'static str, &'static str, u32);
+        let writes = |entries: &[Entry]| {
+            let entry = |(manager, subresource, second): &Entry| {
+                let time = format!("2026-01-01T00:00:{second:02}Z");
+                json!({"manager": manager, "subresource": subresource, "time": time})
+            };
+            let entries: Vec<Value> = entries.iter().map(entry).collect();
+            LastWrites::of(&json!({"metadata": {"managedFields": entries}}), time("2026-01-01T00:00:20Z"))
+        };
+        let pod = writes(&[("kubectl-run", "", 1), ("kubelet", "status", 5)]);
+        // A binding or a request for deletion leaves no entry.
+        assert_eq!(pod.writer(&pod), "");
+        let cases: &[(&[Entry], &str)] = &[
+            (&[("kubectl-run", "", 1), ("kubelet", "status", 6)], "kubelet (status)"),
+            (&[("kubectl-run", "", 1), ("kubelet", "status", 5), ("edit", "", 5)], "edit"),
+            (&[("kubectl-run", "", 1), ("kubelet", "status", 5), ("edit", "", 6), ("other", "", 7)], ""),
+            // An entry was removed, which brings an old one to light.
+            (&[("kubectl-run", "", 1)], ""),
+            // A client may send any time.
+            (&[("kubectl-run", "", 1), ("kubelet", "status", 5), ("mallory", "", 59)], ""),
+            (&[("kubectl-run", "", 1), ("kubelet", "status", 6), ("mallory", "", 59)], "kubelet (status)"),
+        ];
+        for (entries, expected) in cases {
+            assert_eq!(writes(entries).writer(&pod), *expected, "{entries:?}");
+        }
+        assert_eq!(writes(&[("run", "", 1), ("kubelet", "status", 2)]).creator("2026-01-01T00:00:01Z"), "run");
+        assert_eq!(writes(&[("run", "", 1), ("kubelet", "status", 9)]).creator("2026-01-01T00:00:01Z"), "");
+        assert_eq!(writes(&[("edit", "", 9)]).creator("2026-01-01T00:00:01Z"), "");
+    }
+
+    #[test]
     fn texts_are_bounded() {
         let message = "ü".repeat(10_000);
         let object = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": message}]}});
-        assert_eq!(Summary::of(0, &object).reason.chars().count(), MAX_TEXT_CHARS + 1);
+        assert_eq!(Summary::of(0, &object, Timestamp::UNIX_EPOCH).reason.chars().count(), MAX_TEXT_CHARS + 1);
     }
 }

@@ -4,21 +4,23 @@
 //! write that several sources know is one entry: the resource version identifies it. Claims of operators that were
 //! merely discovered are marked, unless the API server [confirms](crate::verification) them; contradicted ones are
 //! dropped.
+//!
+//! Invariant: an unconfirmed claim adds an entry of its own. It does not change or hide others.
 
-use crate::claims::Verdict;
+use crate::claims::{ClaimStatus, is_manager};
 use crate::fields;
 use crate::object::ObjectRef;
 use crate::operators::{Operator, Reconcile};
 use crate::store::Change;
-use crate::summary::{Summary, bounded, items, text};
-use crate::verification::Verdicts;
+use crate::summary::{Summary, bounded, items, text, writer_name};
+use crate::verification::ClaimStatuses;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro, saturating_add};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Limit of entries; the oldest are omitted.
+/// Limit of entries; the oldest are omitted, claims before facts.
 const MAX_ENTRIES: usize = 1_000;
 /// Times of managed fields have whole seconds: a write of the same manager within this time is the observed one.
 const SAME_WRITE: SignedDuration = SignedDuration::from_millis(2_500);
@@ -77,10 +79,21 @@ pub(crate) struct Entry {
     pub(crate) object: Option<ObjectRef>,
     /// Origin of the entry.
     pub(crate) source: &'static str,
-    /// Manager of an observed write.
+    /// Manager of an observed write, with the subresource.
     #[serde(skip)]
     writer: String,
+    /// Field manager of the operator whose ledger contains the write.
+    #[serde(skip)]
+    manager: String,
+    /// True for a write that is known to have created the object.
+    #[serde(skip)]
+    is_creation: bool,
 }
+
+/// Writes by object and version, so that each is one entry.
+type Writes = BTreeMap<(ObjectRef, String), Entry>;
+/// Unconfirmed claims of writes by operator and reconcile.
+type Claims = BTreeMap<(usize, String, ObjectRef, String), Entry>;
 
 fn is_zero(number: &usize) -> bool {
     *number == 0
@@ -103,6 +116,8 @@ impl Entry {
             object: None,
             source,
             writer: String::new(),
+            manager: String::new(),
+            is_creation: false,
         }
     }
 }
@@ -118,29 +133,37 @@ pub(crate) struct Sources<'a> {
     pub(crate) children: &'a [(ObjectRef, Arc<Summary>)],
     /// Reconciles of the object, and those that wrote it.
     pub(crate) reconciles: &'a [Reconcile],
-    /// The operators of the reconciles, and the verdicts about their claims.
+    /// The operators of the reconciles, and the statuses of their claims.
     pub(crate) operators: &'a [Operator],
-    pub(crate) verdicts: &'a Verdicts,
+    pub(crate) statuses: &'a ClaimStatuses,
     /// Coordinates of the object of a change.
     pub(crate) refers: &'a dyn Fn(&Change) -> ObjectRef,
 }
 
+impl Sources<'_> {
+    /// Returns the Deployment that claims a reconcile; empty for a fact.
+    fn claimed_by(&self, reconcile: &Reconcile) -> &str {
+        self.operators.get(reconcile.operator).map_or("", |operator| &operator.claimed_by)
+    }
+}
+
 /// Builds the timeline, newest first, with the number of omitted entries.
 pub(crate) fn entries(sources: &Sources<'_>) -> (Vec<Entry>, usize) {
-    // By object and version, so that each write is one entry.
-    let mut writes: BTreeMap<(ObjectRef, String), Entry> = BTreeMap::new();
+    let mut writes = Writes::new();
     for change in sources.changes {
         let object = (sources.refers)(change);
         let entry = observed(sources.object, &object, change);
         let version = if change.after.is_empty() { format!("-{}", change.before) } else { change.after.clone() };
         writes.insert((object, version), entry);
     }
-    let mut entries = Vec::new();
-    for reconcile in sources.reconciles {
-        ledger(sources, reconcile, &mut entries, &mut writes);
+    let (mut entries, mut claims) = (Vec::new(), Claims::new());
+    let (facts, claimed): (Vec<&Reconcile>, Vec<&Reconcile>) =
+        sources.reconciles.iter().partition(|reconcile| sources.claimed_by(reconcile).is_empty());
+    for reconcile in facts.into_iter().chain(claimed) {
+        ledger(sources, reconcile, &mut entries, &mut writes, &mut claims);
     }
     for (child, summary) in sources.children {
-        let is_known = writes.iter().any(|((object, _), entry)| object == child && entry.title.starts_with("create"));
+        let is_known = writes.iter().any(|((object, _), entry)| object == child && entry.is_creation);
         if !is_known {
             let mut entry = Entry::new(Lane::Children, &summary.created, "create", "metadata");
             (entry.object, entry.tone) = (Some(child.clone()), Tone::Neutral);
@@ -151,10 +174,21 @@ pub(crate) fn entries(sources: &Sources<'_>) -> (Vec<Entry>, usize) {
     entries.extend(conditions(sources.body));
     entries.extend(sources.events.iter().map(event));
     entries.extend(lifecycle(sources.body, &writes));
+    let is_unknown = |(_, _, object, version): &(usize, String, ObjectRef, String)| {
+        writes.get(&(object.clone(), version.clone())).is_none_or(|known| known.by.is_empty())
+    };
+    entries.extend(claims.into_iter().filter(|(claim, _)| is_unknown(claim)).map(|(_, entry)| entry));
     entries.extend(writes.into_values());
     entries.sort_by_cached_key(|entry| (parse_rfc3339(&entry.time), entry.lane, entry.title.clone()));
     entries.reverse();
     let omitted = entries.len().saturating_sub(MAX_ENTRIES);
+    let facts = entries.iter().filter(|entry| entry.source != "claim").count();
+    let mut claims_left = MAX_ENTRIES.saturating_sub(facts);
+    entries.retain(|entry| {
+        let is_kept = entry.source != "claim" || claims_left > 0;
+        claims_left -= usize::from(is_kept && entry.source == "claim");
+        is_kept
+    });
     entries.truncate(MAX_ENTRIES);
     (entries, omitted)
 }
@@ -172,6 +206,7 @@ fn observed(of: &ObjectRef, object: &ObjectRef, change: &Change) -> Entry {
     entry.version.clone_from(&change.after);
     entry.object = (object != of).then(|| object.clone());
     entry.tone = if change.verb == "delete" { Tone::Warning } else { Tone::Neutral };
+    entry.is_creation = change.verb == "create";
     entry
 }
 
@@ -190,15 +225,16 @@ pub(crate) fn end_of(reconcile: &Reconcile) -> Timestamp {
     saturating_add(reconcile.began, SignedDuration::from_secs_f64(took))
 }
 
-/// Adds a reconcile of the object, and the writes of a reconcile.
+/// Adds a reconcile of the object, and the writes of a reconcile. Unconfirmed claims are separate.
 fn ledger(
     sources: &Sources<'_>,
     reconcile: &Reconcile,
     entries: &mut Vec<Entry>,
-    writes: &mut BTreeMap<(ObjectRef, String), Entry>,
+    writes: &mut Writes,
+    claims: &mut Claims,
 ) {
     let (of, value) = (sources.object, &reconcile.value);
-    let claimed_by = sources.operators.get(reconcile.operator).map_or("", |operator| &operator.claimed_by);
+    let (operator, claimed_by) = (sources.operators.get(reconcile.operator), sources.claimed_by(reconcile));
     let (controller, source) = match (bounded(text(&value["controller"])), claimed_by) {
         (controller, "") => (controller, "ledger"),
         (controller, deployment) => (format!("{controller}, claimed by {deployment}"), "claim"),
@@ -213,30 +249,33 @@ fn ledger(
         }
         let (after, before) = (text(&write["after"]), text(&write["before"]));
         let version = if after.is_empty() { format!("-{before}") } else { after.to_owned() };
-        let verdict = match claimed_by {
-            "" => Verdict::Confirmed,
-            _ => sources.verdicts.of(reconcile.operator, &object, &version),
+        let status = match claimed_by {
+            "" => ClaimStatus::Confirmed,
+            _ => sources.statuses.of(reconcile, write),
         };
-        contradicted += usize::from(verdict == Verdict::Contradicted);
-        let known = writes.get(&(object.clone(), version.clone()));
-        // A claim does not take the place of what is known, and a confirmed one not that of a named operator.
-        let is_dropped = match verdict {
-            Verdict::Contradicted => true,
-            Verdict::Open => known.is_some(),
-            Verdict::Confirmed => !claimed_by.is_empty() && known.is_some_and(|known| known.source == "ledger"),
-        };
-        if is_dropped {
-            continue;
-        }
+        contradicted += usize::from(status == ClaimStatus::Contradicted);
         let mut entry = written(of, &object, write, &end);
-        if verdict == Verdict::Open {
-            entry.source = "claim";
-        }
         (entry.by, entry.reconcile) = (controller.clone(), id.clone());
-        if let Some(known) = known {
+        match status {
+            ClaimStatus::Contradicted => continue,
+            ClaimStatus::Open => {
+                entry.source = "claim";
+                claims.entry((reconcile.operator, id.clone(), object, version)).or_insert(entry);
+                continue;
+            }
+            ClaimStatus::Confirmed => {}
+        }
+        entry.manager = operator.map(|operator| bounded(operator.field_manager())).unwrap_or_default();
+        entry.is_creation = claimed_by.is_empty() && text(&write["verb"]) == "create";
+        if let Some(known) = writes.get(&(object.clone(), version.clone())) {
+            // A confirmed claim does not take the place of the ledger of a named operator.
+            if !claimed_by.is_empty() && known.source == "ledger" {
+                continue;
+            }
             // The observation is earlier than the end of the reconcile.
             (entry.time, entry.writer) = (known.time.clone(), known.writer.clone());
             entry.tone = if entry.tone == Tone::Neutral { known.tone } else { entry.tone };
+            entry.is_creation |= known.is_creation;
         }
         writes.insert((object, version), entry);
     }
@@ -277,16 +316,17 @@ fn written(of: &ObjectRef, object: &ObjectRef, write: &Value, end: &str) -> Entr
 }
 
 /// Returns the last write of each manager, unless it was observed.
-fn managed<'a>(body: &'a Value, writes: &'a BTreeMap<(ObjectRef, String), Entry>) -> impl Iterator<Item = Entry> + 'a {
+fn managed<'a>(body: &'a Value, writes: &'a Writes) -> impl Iterator<Item = Entry> + 'a {
     items(&body["metadata"]["managedFields"]).filter_map(|managed| {
         let (manager, time) = (bounded(text(&managed["manager"])), text(&managed["time"]));
         let at = parse_rfc3339(time)?;
         let subresource = text(&managed["subresource"]);
         let lane = if subresource == "status" { Lane::Status } else { Lane::Spec };
+        let name = writer_name(&manager, &bounded(subresource));
         let is_same = |entry: &Entry| {
             let since = parse_rfc3339(&entry.time).map(|time| time.duration_since(at).abs());
-            let is_manager = entry.writer.is_empty() || entry.writer.starts_with(&manager);
-            entry.lane == lane && since.is_some_and(|since| since <= SAME_WRITE) && is_manager
+            let is_writer = entry.writer == name || entry.writer == manager || is_manager(&entry.manager, &manager);
+            entry.lane == lane && since.is_some_and(|since| since <= SAME_WRITE) && is_writer
         };
         if writes.values().any(is_same) {
             return None;
@@ -332,10 +372,10 @@ fn event(event: &Value) -> Entry {
 }
 
 /// Creation and requested deletion.
-fn lifecycle(body: &Value, writes: &BTreeMap<(ObjectRef, String), Entry>) -> Vec<Entry> {
+fn lifecycle(body: &Value, writes: &Writes) -> Vec<Entry> {
     let metadata = &body["metadata"];
     let mut entries = Vec::new();
-    let is_created = writes.values().any(|entry| entry.object.is_none() && entry.title.starts_with("create"));
+    let is_created = writes.values().any(|entry| entry.object.is_none() && entry.is_creation);
     if let (Some(time), false) = (metadata["creationTimestamp"].as_str(), is_created) {
         entries.push(Entry::new(Lane::Spec, time, "created", "metadata"));
     }
@@ -350,7 +390,7 @@ fn lifecycle(body: &Value, writes: &BTreeMap<(ObjectRef, String), Entry>) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::LastWrite;
+    use crate::summary::LastWrites;
     use serde_json::json;
 
     fn reference(kind: &str, name: &str) -> ObjectRef {
@@ -376,7 +416,7 @@ mod tests {
             after: after.into(),
             parts,
             writer: "op".into(),
-            last_write: LastWrite::default(),
+            last_writes: LastWrites::default(),
         })
     }
 
@@ -407,7 +447,7 @@ mod tests {
             children: &[],
             reconciles: &[own],
             operators: &[],
-            verdicts: &Verdicts::default(),
+            statuses: &ClaimStatuses::default(),
             refers: &refers,
         });
         let texts: Vec<String> = entries
@@ -435,8 +475,9 @@ mod tests {
         }));
         let changes = ["yes", "no", "known"].map(|name| change(name, "12", "change", vec!["spec"]));
         let operators = [Operator { claimed_by: "team-a/op".into(), ..Operator::default() }];
-        let verdicts = [("yes", Verdict::Confirmed), ("no", Verdict::Contradicted)];
-        let verdicts = verdicts.map(|(name, verdict)| (0, reference("Pod", name), "12", verdict));
+        let (yes, no) = (write("yes"), write("no"));
+        let statuses = [(&claim, &yes, ClaimStatus::Confirmed), (&claim, &no, ClaimStatus::Contradicted)];
+        let statuses = ClaimStatuses::from_iter(statuses);
         let (entries, _) = entries(&Sources {
             object: &reference("Shop", "a"),
             body: &Value::Null,
@@ -445,7 +486,7 @@ mod tests {
             children: &[],
             reconciles: &[claim],
             operators: &operators,
-            verdicts: &Verdicts::from_iter(verdicts),
+            statuses: &statuses,
             refers: &|change| reference("Pod", &change.id),
         });
         let mut texts: Vec<String> = entries
@@ -464,5 +505,63 @@ mod tests {
             "yes: ledger, create by shop, claimed by team-a/op: ",
         ];
         assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn claims_do_not_hide_or_change_facts() {
+        let object = |kind: &str, name: &str| json!({"group": "", "kind": kind, "namespace": "ns", "name": name});
+        let metadata = json!({"creationTimestamp": "2026-01-01T00:00:10Z", "managedFields": [
+            {"manager": "mallory", "operation": "Apply", "time": "2026-01-01T00:00:10Z"},
+        ]});
+        let (shop, pod) = (reference("Shop", "a"), reference("Pod", "p"));
+        let write = |kind: &str, name: &str, verb: &str, after: &str| {
+            let object = object(kind, name);
+            json!({"object": object, "verb": verb, "after": after, "result": "unknown"})
+        };
+        let writes =
+            [write("Shop", "a", "create", "5"), write("Pod", "p", "create", "6"), write("Shop", "a", "apply", "7")];
+        let claim = reconcile(json!({"id": "claim", "controller": "bad", "object": object("Job", "j"),
+            "outcome": "success", "writes": writes}));
+        // Claims may have any time, and are before facts if they are newer.
+        let began = parse_rfc3339("2099-01-01T00:00:00Z").expect("a time");
+        let future = Reconcile { began, ..claim.clone() };
+        let mut write = write("Shop", "a", "apply", "7");
+        write["result"] = "changed".into();
+        let fact = Reconcile {
+            operator: 1,
+            ..reconcile(json!({"id": "fact", "controller": "shop", "object": object("Job", "j"), "took": 0.5,
+                "outcome": "success", "writes": [write]}))
+        };
+        let body = json!({"apiVersion": "v1", "metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:09Z"}});
+        let child = Arc::new(Summary::of(0, &body, began));
+        let claimant = Operator { claimed_by: "team-a/op".into(), ..Operator::default() };
+        let operators = [claimant, Operator::default()];
+        let texts = |reconciles: &[Reconcile]| -> Vec<String> {
+            let (entries, _) = entries(&Sources {
+                object: &shop,
+                body: &json!({"metadata": metadata}),
+                events: &[],
+                changes: &[],
+                children: &[(pod.clone(), child.clone())],
+                reconciles,
+                operators: &operators,
+                statuses: &ClaimStatuses::default(),
+                refers: &|change| reference("Pod", &change.id),
+            });
+            let facts = entries.iter().filter(|entry| entry.source != "claim");
+            facts.map(|entry| format!("{} {} {} {:?}", entry.time, entry.title, entry.by, entry.tone)).collect()
+        };
+        let expected = [
+            "2026-01-01T00:00:10.500000Z apply shop Neutral",
+            "2026-01-01T00:00:10Z last apply mallory Neutral",
+            "2026-01-01T00:00:10Z created  Neutral",
+            "2026-01-01T00:00:09Z create  Neutral",
+        ];
+        for reconciles in [vec![fact.clone()], vec![future, fact.clone()], vec![claim, fact]] {
+            let (mut found, mut expected) = (texts(&reconciles), expected.to_vec());
+            found.sort();
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+        }
     }
 }

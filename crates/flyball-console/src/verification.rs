@@ -4,12 +4,12 @@
 //! that made the version, and the managed fields of the object. A write counts as confirmed only if the service account
 //! of the claimant may write such objects, which the API server is asked once a minute.
 
-use crate::claims::{Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, Verdict, WriteTarget, logged_writes};
+use crate::claims::{ClaimStatus, Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, WriteTarget, logged_writes};
 use crate::kind::Kind;
 use crate::object::ObjectRef;
 use crate::operators::{Operator, Reconcile};
 use crate::store::Change;
-use crate::summary::{items, text};
+use crate::summary::{LastWrites, ManagedWrite, is_future, items, text};
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339};
 use futures_util::StreamExt;
 use futures_util::stream::iter;
@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Time for which a permission is remembered.
 const PERMISSION_AGE: SignedDuration = SignedDuration::from_secs(60);
@@ -25,35 +27,71 @@ const MAX_PERMISSIONS: usize = 1_000;
 /// Limit of permissions that one answer asks for, and of those at a time.
 const MAX_QUESTIONS: usize = 64;
 const MAX_CONCURRENT: usize = 8;
+/// Timeout of all reviews of one answer.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A claimed write: the operator by index, the object, and the version that it made.
-type Claim = (usize, ObjectRef, String);
+/// A claimed write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    /// Index of the operator.
+    operator: usize,
+    /// ID of the reconcile.
+    reconcile: String,
+    object: ObjectRef,
+    subresource: String,
+    /// The version that it made.
+    version: String,
+}
+
+impl Claim {
+    fn of(reconcile: &Reconcile, write: &Value) -> Self {
+        let field = |field: &Value| text(field).to_owned();
+        Self {
+            operator: reconcile.operator,
+            reconcile: field(&reconcile.value["id"]),
+            object: ObjectRef::of(&write["object"]),
+            subresource: field(&write["subresource"]),
+            version: field(&write["after"]),
+        }
+    }
+}
 /// A permission: the claimant, the index of the kind, the namespace and the subresource.
 type Permission = (Claimant, usize, String, String);
 
-/// The verdicts about claimed writes.
+/// The statuses of claimed writes.
 #[derive(Debug, Default)]
-pub(crate) struct Verdicts(BTreeMap<Claim, Verdict>);
+pub(crate) struct ClaimStatuses(BTreeMap<Claim, ClaimStatus>);
 
-impl Verdicts {
-    /// Returns the verdict about a write.
-    pub(crate) fn of(&self, operator: usize, object: &ObjectRef, version: &str) -> Verdict {
-        self.0.get(&(operator, object.clone(), version.to_owned())).copied().unwrap_or_default()
+impl ClaimStatuses {
+    /// Returns the status of a write of a reconcile.
+    pub(crate) fn of(&self, reconcile: &Reconcile, write: &Value) -> ClaimStatus {
+        self.0.get(&Claim::of(reconcile, write)).copied().unwrap_or_default()
     }
 
     #[cfg(test)]
-    pub(crate) fn from_iter(verdicts: impl IntoIterator<Item = (usize, ObjectRef, &'static str, Verdict)>) -> Self {
-        Self(
-            verdicts
-                .into_iter()
-                .map(|(at, object, version, verdict)| ((at, object, version.into()), verdict))
-                .collect(),
-        )
+    pub(crate) fn from_iter<'a>(statuses: impl IntoIterator<Item = (&'a Reconcile, &'a Value, ClaimStatus)>) -> Self {
+        Self(statuses.into_iter().map(|(reconcile, write, status)| (Claim::of(reconcile, write), status)).collect())
+    }
+
+    /// A version has one writer: if several claimants are confirmed for it, none is.
+    fn dispute(&mut self, operators: &[Operator]) {
+        let mut writers: BTreeMap<(ObjectRef, String), BTreeSet<&Claimant>> = BTreeMap::new();
+        for (claim, _) in self.0.iter().filter(|(_, status)| **status == ClaimStatus::Confirmed) {
+            let claimant = operators.get(claim.operator).and_then(|operator| operator.claimant.as_ref());
+            writers.entry((claim.object.clone(), claim.version.clone())).or_default().extend(claimant);
+        }
+        writers.retain(|_, claimants| claimants.len() > 1);
+        for (claim, status) in &mut self.0 {
+            let is_disputed = writers.contains_key(&(claim.object.clone(), claim.version.clone()));
+            if *status == ClaimStatus::Confirmed && is_disputed {
+                *status = ClaimStatus::Open;
+            }
+        }
     }
 }
 
 /// The data for a verification.
-pub(crate) struct Evidence<'a> {
+pub(crate) struct ObservedData<'a> {
     pub(crate) kinds: &'a [Kind],
     pub(crate) operators: &'a [Operator],
     pub(crate) reconciles: &'a [Reconcile],
@@ -72,35 +110,38 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// Returns the verdicts about the writes of operators that were merely discovered.
-    pub(crate) async fn verify(&self, client: &kube::Client, evidence: &Evidence<'_>) -> Verdicts {
-        if evidence.operators.iter().all(|operator| operator.claimant.is_none()) {
-            return Verdicts::default();
+    /// Returns the statuses of the writes of operators that were merely discovered.
+    pub(crate) async fn verify(&self, client: &kube::Client, observed: &ObservedData<'_>) -> ClaimStatuses {
+        if observed.operators.iter().all(|operator| operator.claimant.is_none()) {
+            return ClaimStatuses::default();
         }
-        let log = evidence.log(client).await;
-        let (mut verdicts, needed) = evidence.verdicts(log.as_deref());
+        let log = observed.log(client).await;
+        let (mut statuses, needed) = observed.statuses(log.as_deref());
         let wanted: BTreeSet<Permission> = needed.values().cloned().collect();
-        let allowed = self.allowed(client, evidence, wanted).await;
+        let allowed = self.allowed(client, observed, wanted).await;
         for (claim, permission) in needed {
             if !allowed.contains(&permission) {
-                verdicts.insert(claim, Verdict::Open);
+                statuses.insert(claim, ClaimStatus::Open);
             }
         }
-        Verdicts(verdicts)
+        let mut statuses = ClaimStatuses(statuses);
+        statuses.dispute(observed.operators);
+        statuses
     }
 
-    /// Returns the permissions that exist. Those beyond the limit count as missing.
+    /// Returns the permissions that exist. Those beyond the limit count as missing, and unknown ones until the next
+    /// request.
     async fn allowed(
         &self,
         client: &kube::Client,
-        evidence: &Evidence<'_>,
+        observed: &ObservedData<'_>,
         wanted: BTreeSet<Permission>,
     ) -> BTreeSet<Permission> {
         let (mut allowed, mut unknown) = (BTreeSet::new(), Vec::new());
         {
             let known = self.permissions.lock();
             for permission in wanted {
-                let fresh = known.get(&permission).filter(|(_, at)| evidence.now.duration_since(*at) < PERMISSION_AGE);
+                let fresh = known.get(&permission).filter(|(_, at)| observed.now.duration_since(*at) < PERMISSION_AGE);
                 match fresh {
                     Some((true, _)) => drop(allowed.insert(permission)),
                     Some((false, _)) => {}
@@ -108,9 +149,8 @@ impl Verifier {
                 }
             }
         }
-        unknown.truncate(MAX_QUESTIONS);
-        let questions = unknown.into_iter().filter_map(|permission| {
-            let kind = evidence.kinds.get(permission.1)?;
+        let questions = in_turns(unknown).into_iter().take(MAX_QUESTIONS).filter_map(|permission| {
+            let kind = observed.kinds.get(permission.1)?;
             Some(async move {
                 let (claimant, _, namespace, subresource) = &permission;
                 let Kind { group, version, plural, .. } = kind;
@@ -119,22 +159,52 @@ impl Verifier {
                 (permission, may)
             })
         });
-        let answers: Vec<(Permission, bool)> = iter(questions).buffer_unordered(MAX_CONCURRENT).collect().await;
+        // Those that have no answer in time are unknown.
+        let answers = iter(questions).buffer_unordered(MAX_CONCURRENT).take_until(sleep(REVIEW_TIMEOUT));
+        let answers: Vec<(Permission, Option<bool>)> = answers.collect().await;
         let mut known = self.permissions.lock();
-        if known.len() + answers.len() > MAX_PERMISSIONS {
-            known.clear();
-        }
-        for (permission, may) in answers {
-            known.insert(permission.clone(), (may, evidence.now));
+        let answered = answers.into_iter().filter_map(|(permission, may)| Some((permission, may?)));
+        for (permission, may) in answered {
+            known.insert(permission.clone(), (may, observed.now));
             if may {
                 allowed.insert(permission);
             }
         }
+        evict(&mut known, observed.now);
         allowed
     }
 }
 
-impl Evidence<'_> {
+/// Orders permissions so that the claimants take turns: one with many questions does not delay the others.
+fn in_turns(permissions: Vec<Permission>) -> Vec<Permission> {
+    let mut numbers: BTreeMap<Claimant, usize> = BTreeMap::new();
+    let mut numbered: Vec<(usize, Permission)> = permissions
+        .into_iter()
+        .map(|permission| {
+            let number = numbers.entry(permission.0.clone()).or_default();
+            *number += 1;
+            (*number, permission)
+        })
+        .collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, permission)| permission).collect()
+}
+
+/// Forgets permissions that are too old, and the oldest ones beyond the limit.
+fn evict(known: &mut BTreeMap<Permission, (bool, Timestamp)>, now: Timestamp) {
+    if known.len() <= MAX_PERMISSIONS {
+        return;
+    }
+    known.retain(|_, (_, at)| now.duration_since(*at) < PERMISSION_AGE);
+    let mut by_age: Vec<(Timestamp, Permission)> =
+        known.iter().map(|(permission, (_, at))| (*at, permission.clone())).collect();
+    by_age.sort();
+    for (_, permission) in by_age.into_iter().take(known.len().saturating_sub(MAX_PERMISSIONS)) {
+        known.remove(&permission);
+    }
+}
+
+impl ObservedData<'_> {
     fn kind_of(&self, object: &ObjectRef) -> Option<usize> {
         self.kinds.iter().position(|kind| kind.group == object.group && kind.kind == object.kind)
     }
@@ -154,15 +224,15 @@ impl Evidence<'_> {
         logged_writes(client, (&kind.group, &kind.plural), (&object.namespace, &object.name)).await
     }
 
-    /// Returns the verdicts without permissions, and the permission that each confirmed write needs.
-    fn verdicts(&self, log: Option<&[LoggedWrite]>) -> (BTreeMap<Claim, Verdict>, BTreeMap<Claim, Permission>) {
+    /// Returns the statuses without permissions, and the permission that each confirmed write needs.
+    fn statuses(&self, log: Option<&[LoggedWrite]>) -> (BTreeMap<Claim, ClaimStatus>, BTreeMap<Claim, Permission>) {
         let changes: BTreeMap<(ObjectRef, &str), &Change> = self
             .changes
             .iter()
             .filter(|change| !change.after.is_empty())
             .map(|change| (((self.refers)(change), change.after.as_str()), &**change))
             .collect();
-        let (mut verdicts, mut needed) = (BTreeMap::new(), BTreeMap::new());
+        let (mut statuses, mut needed) = (BTreeMap::new(), BTreeMap::new());
         for reconcile in self.reconciles {
             let Some(operator) = self.operators.get(reconcile.operator) else { continue };
             let Some(claimant) = &operator.claimant else { continue };
@@ -171,48 +241,55 @@ impl Evidence<'_> {
                 if version.is_empty() || text(&write["result"]) == "unchanged" {
                     continue;
                 }
-                let object = ObjectRef::of(&write["object"]);
-                let (name, began) = (text(&operator.state["operator"]), Some(reconcile.began));
-                let claimed = ClaimedWrite { operator: name, began, version, subresource };
-                let change = changes.get(&(object.clone(), version)).copied();
-                let mut verdict = self.verdict(&claimed, claimant, &object, change, log);
+                let claim = Claim::of(reconcile, write);
+                let (manager, began) = (operator.field_manager(), Some(reconcile.began));
+                let claimed = ClaimedWrite { manager, began, version, subresource };
+                let change = changes.get(&(claim.object.clone(), version)).copied();
+                let mut status = self.status(&claimed, claimant, &claim.object, change, log);
                 // Removing a finalizer of another manager leaves no trace in managed fields.
-                if verdict == Verdict::Contradicted && text(&write["verb"]) == "finalizer" {
-                    verdict = Verdict::Open;
+                if status == ClaimStatus::Contradicted && text(&write["verb"]) == "finalizer" {
+                    status = ClaimStatus::Open;
                 }
-                let claim = (reconcile.operator, object, version.to_owned());
-                if verdict == Verdict::Confirmed {
-                    let Some(kind) = self.kind_of(&claim.1) else { continue };
-                    let permission = (claimant.clone(), kind, claim.1.namespace.clone(), subresource.to_owned());
+                if status == ClaimStatus::Confirmed {
+                    let Some(kind) = self.kind_of(&claim.object) else { continue };
+                    let namespace = claim.object.namespace.clone();
+                    let permission = (claimant.clone(), kind, namespace, subresource.to_owned());
                     needed.insert(claim.clone(), permission);
                 }
-                verdicts.insert(claim, verdict);
+                statuses.insert(claim, status);
             }
         }
-        (verdicts, needed)
+        (statuses, needed)
     }
 
-    fn verdict(
+    fn status(
         &self,
         write: &ClaimedWrite<'_>,
         claimant: &Claimant,
         object: &ObjectRef,
         change: Option<&Change>,
         log: Option<&[LoggedWrite]>,
-    ) -> Verdict {
+    ) -> ClaimStatus {
         let shown = self.shown.filter(|(shown, _)| *shown == object).map(|(_, body)| body);
         if let (Some(_), Some(log)) = (shown, log) {
             return write.by_log(claimant, log);
         }
         if let Some(change) = change {
-            let last = &change.last_write;
-            let entry = ManagerEntry { name: &last.manager, subresource: &last.subresource, time: last.time };
-            let verdict = write.by_managers(&[entry], last.is_only);
-            if verdict != Verdict::Open {
-                return verdict;
+            let LastWrites { writes, is_of_version } = &change.last_writes;
+            let entries: Vec<ManagerEntry<'_>> = writes
+                .iter()
+                .map(|ManagedWrite { manager, subresource, time }| ManagerEntry {
+                    name: manager,
+                    subresource,
+                    time: *time,
+                })
+                .collect();
+            let status = write.by_managers(&entries, *is_of_version);
+            if status != ClaimStatus::Open {
+                return status;
             }
         }
-        let Some(body) = shown else { return Verdict::Open };
+        let Some(body) = shown else { return ClaimStatus::Open };
         let metadata = &body["metadata"];
         let entries: Vec<ManagerEntry<'_>> = items(&metadata["managedFields"])
             .map(|entry| ManagerEntry {
@@ -220,15 +297,16 @@ impl Evidence<'_> {
                 subresource: text(&entry["subresource"]),
                 time: parse_rfc3339(text(&entry["time"])),
             })
+            .filter(|entry| entry.time.is_none_or(|time| !is_future(time, self.now)))
             .collect();
-        write.by_managers(&entries, text(&metadata["resourceVersion"]) == write.version)
+        // An observed change knows the version before as well.
+        write.by_managers(&entries, change.is_none() && text(&metadata["resourceVersion"]) == write.version)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::LastWrite;
     use http::Response;
     use kube::client::Body;
     use serde_json::json;
@@ -264,8 +342,12 @@ mod tests {
         ObjectRef { group: text(""), kind: text("ConfigMap"), namespace: text("ns"), name: text(name) }
     }
 
-    fn change(name: &str, manager: &str, second: u32, is_only: bool) -> Arc<Change> {
-        let time = format!("2026-01-01T00:00:{second:02}Z").parse().ok();
+    /// A change to version 7, with these managers and the seconds of their writes, the newest one first.
+    fn change(name: &str, writes: &[(&str, u32)], is_of_version: bool) -> Arc<Change> {
+        let write = |(manager, second): &(&str, u32)| {
+            let time = format!("2026-01-01T00:00:{second:02}Z").parse().ok();
+            ManagedWrite { manager: (*manager).into(), subresource: String::new(), time }
+        };
         Arc::new(Change {
             sequence: 1,
             time: String::new(),
@@ -278,60 +360,119 @@ mod tests {
             before: String::new(),
             after: "7".into(),
             parts: Vec::new(),
-            writer: manager.into(),
-            last_write: LastWrite { manager: manager.into(), subresource: String::new(), time, is_only },
+            writer: String::new(),
+            last_writes: LastWrites { writes: writes.iter().map(write).collect(), is_of_version },
         })
     }
 
-    /// Returns the verdicts about writes of these objects, each of which is claimed to have made version 7.
-    async fn verdicts(
+    /// Returns the statuses of writes of these objects, each of which is claimed to have made version 7.
+    async fn statuses(
         client: &kube::Client,
         verifier: &Verifier,
         names: &[&str],
         changes: &[Arc<Change>],
         shown: Option<Value>,
-    ) -> Vec<Verdict> {
+    ) -> Vec<ClaimStatus> {
+        statuses_of(json!({"operator": "shop"}), client, verifier, names, changes, shown).await
+    }
+
+    /// The same for an operator in this state.
+    async fn statuses_of(
+        state: Value,
+        client: &kube::Client,
+        verifier: &Verifier,
+        names: &[&str],
+        changes: &[Arc<Change>],
+        shown: Option<Value>,
+    ) -> Vec<ClaimStatus> {
         let text = |text: &str| text.to_owned();
         let (group, version, kind, plural) = (text(""), text("v1"), text("ConfigMap"), text("configmaps"));
         let claimant = Claimant { deployment: text("team-a/op"), namespace: text("team-a"), account: text("op") };
-        let operator = Operator { state: Arc::new(json!({"operator": "shop"})), ..Operator::default() };
+        let operator = Operator { state: Arc::new(state), ..Operator::default() };
         let operators = [Operator { claimed_by: text("team-a/op"), claimant: Some(claimant), ..operator }];
         let write = |name: &&str| json!({"object": json!(reference(name)), "verb": "apply", "after": "7"});
         let value = Arc::new(json!({"writes": names.iter().map(write).collect::<Vec<_>>()}));
         let began = "2026-01-01T00:00:10Z".parse().expect("a time");
         let object = reference(names.first().copied().unwrap_or_default());
-        let evidence = Evidence {
+        let reconcile = Reconcile { operator: 0, began, value };
+        let observed = ObservedData {
             kinds: &[Kind { group, version, kind, plural, namespaced: true }],
             operators: &operators,
-            reconciles: &[Reconcile { operator: 0, began, value }],
+            reconciles: std::slice::from_ref(&reconcile),
             changes,
             refers: &|change| reference(&change.name),
             shown: shown.as_ref().map(|body| (&object, body)),
             now: began,
         };
-        let found = verifier.verify(client, &evidence).await;
-        names.iter().map(|name| found.of(0, &reference(name), "7")).collect()
+        let found = verifier.verify(client, &observed).await;
+        names.iter().map(|name| found.of(&reconcile, &write(name))).collect()
     }
 
     #[tokio::test]
     async fn observed_versions_confirm_or_contradict_claims() {
         let names = ["own", "other", "same-second", "earlier", "unobserved"];
         let changes = [
-            change("own", "shop", 10, true),
-            change("other", "kubectl", 11, true),
-            change("same-second", "kubectl", 11, false),
-            change("earlier", "kubectl", 1, true),
+            change("own", &[("shop", 10)], true),
+            change("other", &[("kubectl", 11)], true),
+            change("same-second", &[("kubectl", 11)], false),
+            change("earlier", &[("kubectl", 1)], true),
         ];
         let (reviews, verifier) = (Arc::default(), Verifier::default());
         let allowed = client(OPERATOR, None, &reviews);
-        let expected = [Verdict::Confirmed, Verdict::Contradicted, Verdict::Open, Verdict::Open, Verdict::Open];
-        assert_eq!(verdicts(&allowed, &verifier, &names, &changes, None).await, expected);
-        assert_eq!(verdicts(&allowed, &verifier, &names, &changes, None).await, expected);
+        let open = ClaimStatus::Open;
+        let expected = [ClaimStatus::Confirmed, ClaimStatus::Contradicted, open, open, open];
+        assert_eq!(statuses(&allowed, &verifier, &names, &changes, None).await, expected);
+        assert_eq!(statuses(&allowed, &verifier, &names, &changes, None).await, expected);
         assert_eq!(*reviews.lock(), 1, "a permission is remembered");
         // The name of a field manager is no proof.
         let denied = client("system:serviceaccount:shop:op", None, &reviews);
-        let found = verdicts(&denied, &Verifier::default(), &names, &changes, None).await;
-        assert_eq!(found[..2], [Verdict::Open, Verdict::Contradicted]);
+        let found = statuses(&denied, &Verifier::default(), &names, &changes, None).await;
+        assert_eq!(found[..2], [ClaimStatus::Open, ClaimStatus::Contradicted]);
+    }
+
+    #[tokio::test]
+    async fn genuine_writes_are_not_contradicted() {
+        let allowed = client(OPERATOR, None, &Arc::default());
+        let check = async |state: &Value, writes: &[(&str, u32)], expected: ClaimStatus| {
+            let changes = [change("a", writes, true)];
+            let found = statuses_of(state.clone(), &allowed, &Verifier::default(), &["a"], &changes, None).await;
+            assert_eq!(found, [expected], "{state} {writes:?}");
+        };
+        let named = json!({"operator": "shop", "fieldManager": "shop-controller"});
+        check(&named, &[("shop-controller", 10)], ClaimStatus::Confirmed).await;
+        check(&named, &[("shop-controller/second", 10)], ClaimStatus::Confirmed).await;
+        check(&named, &[("shop", 11)], ClaimStatus::Contradicted).await;
+        let unnamed = json!({"operator": "shop"});
+        check(&unnamed, &[("shop/second", 11)], ClaimStatus::Confirmed).await;
+        // Another manager wrote in the same second, or by a clock that is ahead.
+        check(&unnamed, &[("kubectl", 11), ("shop", 11)], ClaimStatus::Confirmed).await;
+        check(&unnamed, &[("kubectl", 12), ("shop", 11)], ClaimStatus::Confirmed).await;
+        // The write that caused the reconcile, before an apply without fields.
+        for second in [9, 10] {
+            check(&unnamed, &[("kubectl", second)], ClaimStatus::Open).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn failed_review_is_no_denial() {
+        let reviews: Arc<Mutex<usize>> = Arc::default();
+        let counted = reviews.clone();
+        let respond = move |_: http::Request<Body>| {
+            let mut reviews = counted.lock();
+            *reviews += 1;
+            let (code, body) = match *reviews {
+                1 => (429, json!({"kind": "Status", "message": "later", "code": 429})),
+                _ => (200, json!({"status": {"allowed": true}})),
+            };
+            let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            std::future::ready(Ok::<_, kube::Error>(response.expect("valid")))
+        };
+        let client = kube::Client::new(tower::service_fn(respond), "default");
+        let (verifier, changes) = (Verifier::default(), [change("a", &[("shop", 10)], true)]);
+        for expected in [ClaimStatus::Open, ClaimStatus::Confirmed, ClaimStatus::Confirmed] {
+            assert_eq!(statuses(&client, &verifier, &["a"], &changes, None).await, [expected]);
+        }
+        assert_eq!(*reviews.lock(), 2, "only the answer is remembered");
     }
 
     #[tokio::test]
@@ -342,20 +483,134 @@ mod tests {
         };
         let reviews = Arc::default();
         let plain = client(OPERATOR, None, &reviews);
-        for (version, manager, verdict) in [
-            ("7", "shop", Verdict::Confirmed),
-            ("9", "shop", Verdict::Confirmed),
-            ("7", "kubectl", Verdict::Contradicted),
-            ("9", "kubectl", Verdict::Open),
+        for (version, manager, status) in [
+            ("7", "shop", ClaimStatus::Confirmed),
+            ("9", "shop", ClaimStatus::Confirmed),
+            ("7", "kubectl", ClaimStatus::Contradicted),
+            ("9", "kubectl", ClaimStatus::Open),
         ] {
-            let found = verdicts(&plain, &Verifier::default(), &["a"], &[], body(version, manager)).await;
-            assert_eq!(found, [verdict], "{version} {manager}");
+            let found = statuses(&plain, &Verifier::default(), &["a"], &[], body(version, manager)).await;
+            assert_eq!(found, [status], "{version} {manager}");
         }
         let logged = |user: &str| Some(json!([{"revision": "7", "user": user, "manager": "shop"}]));
-        for (user, verdict) in [(OPERATOR, Verdict::Confirmed), ("mallory", Verdict::Contradicted)] {
+        for (user, status) in [(OPERATOR, ClaimStatus::Confirmed), ("mallory", ClaimStatus::Contradicted)] {
             let logging = client(OPERATOR, logged(user), &reviews);
-            let found = verdicts(&logging, &Verifier::default(), &["a"], &[], body("7", "shop")).await;
-            assert_eq!(found, [verdict], "{user}");
+            let found = statuses(&logging, &Verifier::default(), &["a"], &[], body("7", "shop")).await;
+            assert_eq!(found, [status], "{user}");
         }
+    }
+
+    #[tokio::test]
+    async fn version_with_several_confirmed_claimants_is_confirmed_for_none() {
+        let text = |text: &str| text.to_owned();
+        let (group, version, kind, plural) = (text(""), text("v1"), text("ConfigMap"), text("configmaps"));
+        let operator = |deployment: &str| {
+            let claimant = Claimant { deployment: deployment.into(), namespace: text("team-a"), account: text("op") };
+            let state = Arc::new(json!({"operator": "shop"}));
+            Operator { state, claimed_by: deployment.into(), claimant: Some(claimant), ..Operator::default() }
+        };
+        let operators = [operator("team-a/op"), operator("team-a/other")];
+        let began = "2026-01-01T00:00:10Z".parse().expect("a time");
+        let write = |name: &str, subresource: &str| {
+            let object = json!(reference(name));
+            json!({"object": object, "verb": "apply", "after": "7", "subresource": subresource})
+        };
+        let reconcile = |operator, id: &str, writes: &[Value]| Reconcile {
+            operator,
+            began,
+            value: Arc::new(json!({"id": id, "writes": writes})),
+        };
+        let (both, own, status) = (write("both", ""), write("own", ""), write("own", "status"));
+        let reconciles =
+            [reconcile(0, "1", &[both.clone(), own.clone()]), reconcile(1, "2", &[both.clone(), status.clone()])];
+        let observed = ObservedData {
+            kinds: &[Kind { group, version, kind, plural, namespaced: true }],
+            operators: &operators,
+            reconciles: &reconciles,
+            changes: &["both", "own"].map(|name| change(name, &[("shop", 10)], false)),
+            refers: &|change| reference(&change.name),
+            shown: None,
+            now: began,
+        };
+        let client = client(OPERATOR, None, &Arc::default());
+        let found = Verifier::default().verify(&client, &observed).await;
+        let [first, second] = &reconciles;
+        assert_eq!((found.of(first, &both), found.of(second, &both)), (ClaimStatus::Open, ClaimStatus::Open));
+        // The claim of another part of the object, or of another reconcile, is another claim.
+        assert_eq!((found.of(first, &own), found.of(second, &status)), (ClaimStatus::Confirmed, ClaimStatus::Open));
+        assert_eq!((found.of(first, &status), found.of(second, &own)), (ClaimStatus::Open, ClaimStatus::Open));
+    }
+
+    #[tokio::test]
+    async fn managed_fields_later_than_now_are_no_evidence() {
+        let entry = json!({"manager": "shop", "operation": "Apply", "time": "2099-01-01T00:00:00Z"});
+        let body = json!({"metadata": {"resourceVersion": "7", "managedFields": [entry]}});
+        let client = client(OPERATOR, None, &Arc::default());
+        let found = statuses(&client, &Verifier::default(), &["a"], &[], Some(body)).await;
+        assert_eq!(found, [ClaimStatus::Open]);
+    }
+
+    fn permission(deployment: &str, number: usize) -> Permission {
+        let claimant = Claimant { deployment: deployment.into(), ..Claimant::default() };
+        (claimant, number, String::new(), String::new())
+    }
+
+    #[test]
+    fn claimants_take_turns() {
+        let mut permissions: Vec<Permission> = (0..100).map(|number| permission("aaa/many", number)).collect();
+        permissions.extend([permission("shop/op", 1), permission("shop/op", 2)]);
+        let first: Vec<String> =
+            in_turns(permissions).into_iter().take(5).map(|(claimant, ..)| claimant.deployment).collect();
+        assert_eq!(first, ["aaa/many", "shop/op", "aaa/many", "shop/op", "aaa/many"]);
+    }
+
+    #[test]
+    fn oldest_permissions_are_forgotten() {
+        let at = |second: i64| Timestamp::from_second(second).expect("a time");
+        let mut known: BTreeMap<Permission, (bool, Timestamp)> =
+            (0..MAX_PERMISSIONS).map(|number| (permission("aaa/many", number), (false, at(100)))).collect();
+        known.insert(permission("shop/op", 0), (true, at(99)));
+        known.insert(permission("shop/op", 1), (true, at(101)));
+        let mut later = known.clone();
+        evict(&mut known, at(101));
+        assert_eq!(known.len(), MAX_PERMISSIONS);
+        assert!(!known.contains_key(&permission("shop/op", 0)) && known.contains_key(&permission("shop/op", 1)));
+        evict(&mut later, at(160));
+        assert_eq!(later.into_keys().collect::<Vec<_>>(), [permission("shop/op", 1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reviews_of_an_answer_have_one_timeout() {
+        // The first review is answered, the others are not.
+        let count: Arc<Mutex<usize>> = Arc::default();
+        let respond = move |_: http::Request<Body>| {
+            *count.lock() += 1;
+            let is_first = *count.lock() == 1;
+            async move {
+                if !is_first {
+                    std::future::pending::<()>().await;
+                }
+                let body = json!({"status": {"allowed": true}}).to_string().into_bytes();
+                Ok::<_, kube::Error>(Response::new(Body::from(body)))
+            }
+        };
+        let client = kube::Client::new(tower::service_fn(respond), "default");
+        let text = |text: &str| text.to_owned();
+        let (group, version, kind, plural) = (text(""), text("v1"), text("ConfigMap"), text("configmaps"));
+        let kind = Kind { group, version, kind, plural, namespaced: true };
+        let kinds = vec![kind; 20];
+        let observed = ObservedData {
+            kinds: &kinds,
+            operators: &[],
+            reconciles: &[],
+            changes: &[],
+            refers: &|_| ObjectRef::default(),
+            shown: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let wanted: BTreeSet<Permission> = (0..20).map(|number| permission("a/op", number)).collect();
+        let verifier = Verifier::default();
+        let allowed = tokio::time::timeout(REVIEW_TIMEOUT * 2, verifier.allowed(&client, &observed, wanted));
+        assert_eq!(allowed.await.expect("an answer in time").len(), 1);
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::kind::{Discover, Kind};
 use crate::secret::hide_values;
-use crate::store::Store;
-use crate::summary::{Summary, text};
+use crate::store::{Store, WatchFailure};
+use crate::summary::{Summary, items, text};
 use flyball::error_chain;
 use flyball_core::Clock;
 use flyball_core::time::rfc3339_micro;
@@ -110,7 +110,12 @@ impl Watcher {
                 _ => backoff,
             };
             if !matches!(code, 404 | 405 | 410) {
-                self.store.fail(index, &error_chain(&error), matches!(code, 401 | 403));
+                let failure = match &error {
+                    _ if matches!(code, 401 | 403) => WatchFailure::Denied,
+                    _ if is_disconnected(&error) => WatchFailure::Disconnected,
+                    _ => WatchFailure::Other,
+                };
+                self.store.fail(index, &error_chain(&error), failure, &self.now());
             }
             backoff = (backoff * 2).min(BACKOFF.1);
             if code == 404 {
@@ -131,7 +136,8 @@ impl Watcher {
         loop {
             let path = format!("{}?limit={PAGE}{next}", kind.path(&self.namespace, None));
             let list: Value = self.client.request(request(&path, kind, true)?).await?;
-            objects.extend(crate::summary::items(&list["items"]).map(|object| Summary::of(index, object)));
+            let now = self.clock.now();
+            objects.extend(items(&list["items"]).map(|object| Summary::of(index, object, now)));
             let token = text(&list["metadata"]["continue"]);
             if token.is_empty() {
                 self.store.replace(index, objects, &self.now());
@@ -172,11 +178,12 @@ impl Watcher {
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     text(&object["metadata"]["resourceVersion"]).clone_into(version);
-                    self.store.put(Summary::of(index, &object), &self.now());
+                    self.store.put(Summary::of(index, &object, self.clock.now()), &self.now());
                 }
                 WatchEvent::Deleted(object) => {
                     text(&object["metadata"]["resourceVersion"]).clone_into(version);
-                    self.store.remove(index, &Summary::of(index, &object).id, &self.now());
+                    let id = Summary::of(index, &object, self.clock.now()).id;
+                    self.store.remove(index, &id, &self.now());
                 }
                 WatchEvent::Bookmark(bookmark) => {
                     version.clone_from(&bookmark.metadata.resource_version);
@@ -195,6 +202,11 @@ impl Watcher {
     fn now(&self) -> String {
         rfc3339_micro(self.clock.now())
     }
+}
+
+/// Returns true for failures of the connection, which the API server did not respond to.
+fn is_disconnected(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_))
 }
 
 /// Builds a GET request. Of Secrets, only metadata is requested.

@@ -391,11 +391,17 @@ impl Operation<'_> {
             Hooks::Waits(waits, until) => return Ok(Progress::Waits(WaitReason::Object(waits, until))),
             Hooks::Failed(problem) => return self.record_failure(&problem).await,
         }
-        // The Secret that records the progress is deleted last.
-        for stored in self.history.obsolete.iter().chain(&self.history.revisions) {
+        // The Secret that records the progress is deleted last. The status records before that the release is
+        // uninstalled: a later attempt finds no Secret.
+        let History { obsolete, revisions, .. } = &self.history;
+        let earlier = revisions.len().saturating_sub(1);
+        for stored in obsolete.iter().chain(&revisions[..earlier]) {
             history::delete(self.cx, stored).await?;
         }
         self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
+        if let Some(last) = revisions.last() {
+            history::delete(self.cx, last).await?;
+        }
         self.cx.event(Event::normal(status::UNINSTALLED, format!("Release {} is uninstalled", self.revision.name)));
         Ok(Progress::Done)
     }

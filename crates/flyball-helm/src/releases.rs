@@ -108,7 +108,9 @@ impl Reconcile for Releases {
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
             // The state of the release is unknown, so its status remains.
-            Ok(Progress::Waits(WaitReason::MemoryToRead)) => Ok(Action::requeue_after(POLL_INTERVAL)),
+            Ok(Progress::Waits(WaitReason::MemoryToRead | WaitReason::Cache)) => {
+                Ok(Action::requeue_after(POLL_INTERVAL))
+            }
             Ok(Progress::Waits(waits)) => {
                 let action = poll(cx, &waits);
                 let report = Report { waits: Some(waits), ..report };

@@ -48,6 +48,8 @@ pub(crate) enum WaitReason {
     Slot,
     /// Other large releases occupy the memory, and the stored release cannot be read.
     MemoryToRead,
+    /// The cache does not contain the last revision yet, so the stored release is unknown.
+    Cache,
     /// Other large releases occupy the memory.
     Memory,
     /// An object of the release, in its described state. The timeout ends at this time in seconds since the Unix epoch.
@@ -59,6 +61,7 @@ impl fmt::Display for WaitReason {
         f.write_str(match self {
             Self::Slot => "waiting for other releases to be rendered",
             Self::MemoryToRead => "waiting for other large releases to read the stored one",
+            Self::Cache => "waiting for the cache of release Secrets",
             Self::Memory => "waiting for other large releases",
             Self::Object(text, _) => text,
         })

@@ -17,6 +17,7 @@ mod operator;
 mod operator_condition;
 mod operator_group;
 mod package_manifest;
+mod requester;
 mod subscription;
 
 pub use catalog_source::{
@@ -49,6 +50,7 @@ pub use operator_group::{OperatorGroup, OperatorGroupSpec, OperatorGroupStatus, 
 pub use package_manifest::{
     PackageChannel, PackageChannelEntry, PackageManifest, PackageManifestSpec, PackageManifestStatus,
 };
+pub(crate) use requester::{is_extension, is_requester, is_subscription};
 pub use subscription::{
     CatalogHealth, InstallPlanReference, Subscription, SubscriptionCondition, SubscriptionConfig, SubscriptionSpec,
     SubscriptionState, SubscriptionStatus,

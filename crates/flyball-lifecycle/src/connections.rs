@@ -1,12 +1,15 @@
-//! Connections of servers: a limited number, of which none may be silent from the beginning, or take no bytes.
+//! Connections of servers: a limited number, of which none may be silent from the beginning, or take no responses.
 
+mod open_responses;
+mod peers;
 mod write_timeout;
 
+pub(crate) use open_responses::{OpenResponses, TrackedBody};
+pub(crate) use peers::{Peer, Peers};
 pub(crate) use write_timeout::{WRITE_TIMEOUT, WriteTimeout};
 
 use flyball::listener;
 use std::future::Future;
-use std::pin::pin;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -31,15 +34,21 @@ pub(crate) async fn accept<F>(
     }
 }
 
-/// Drives a connection to its end; `None` if it has no request within the timeout. `requested` is notified of requests.
-pub(crate) async fn drive<T>(connection: impl Future<Output = T>, requested: &Notify) -> Option<T> {
-    let mut connection = pin!(connection);
+/// Drives a connection to its end; `None` if it has no request within the timeout, or its client takes none of its
+/// responses. `requested` is notified of requests.
+pub(crate) async fn drive<T>(
+    connection: impl Future<Output = T>,
+    requested: &Notify,
+    responses: &OpenResponses,
+) -> Option<T> {
+    let is_silent = async {
+        if timeout(FIRST_REQUEST_TIMEOUT, requested.notified()).await.is_ok() {
+            responses.stalled().await;
+        }
+    };
     tokio::select! {
         biased;
-        ended = connection.as_mut() => Some(ended),
-        requested = timeout(FIRST_REQUEST_TIMEOUT, requested.notified()) => match requested {
-            Ok(()) => Some(connection.await),
-            Err(_) => None,
-        },
+        ended = connection => Some(ended),
+        () = is_silent => None,
     }
 }

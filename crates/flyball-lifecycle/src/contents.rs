@@ -12,6 +12,7 @@ mod location;
 mod status;
 
 pub(crate) use controller::{CatalogSources, controller};
+pub(crate) use location::UNTRUSTED_CONTENT;
 
 use crate::api::CatalogSource;
 use crate::catalog::{CatalogKey, Catalogs};
@@ -61,6 +62,8 @@ struct Entry {
     number: u64,
     /// Time of the last attempt to load it.
     loaded: Option<Timestamp>,
+    /// True if the content has changed since it was loaded.
+    is_stale: bool,
     /// Time at which a resolution began to wait for its first content.
     awaited: Option<Timestamp>,
     /// Number of failures to load it since the last success.
@@ -198,11 +201,31 @@ impl CatalogContents {
         state.find(source).filter(|entry| entry.state.content.is_some()).map(|entry| entry.revision.clone())
     }
 
-    /// Returns true if a catalog has to be loaded, or its last attempt is this long ago.
-    fn is_due(&self, source: &CatalogSource, now: Timestamp, interval: SignedDuration) -> bool {
+    /// Returns the time until a catalog has to be loaded: at an interval, or after a pause if its content has changed.
+    fn until_due(
+        &self,
+        source: &CatalogSource,
+        now: Timestamp,
+        interval: SignedDuration,
+        pause: SignedDuration,
+    ) -> Duration {
         let state = self.state.lock();
         let entry = state.find(source).filter(|entry| entry.state.content.is_some() && entry.state.error.is_none());
-        entry.and_then(|entry| entry.loaded).is_none_or(|loaded| now.duration_since(loaded) >= interval)
+        let Some((entry, loaded)) = entry.and_then(|entry| Some((entry, entry.loaded?))) else { return Duration::ZERO };
+        let interval = if entry.is_stale { pause.min(interval) } else { interval };
+        // The clock may have been set back.
+        let rest = (interval - now.duration_since(loaded)).min(interval);
+        Duration::try_from(rest).unwrap_or_default()
+    }
+
+    /// Returns true if the content of a catalog has changed since it was loaded.
+    fn is_stale(&self, source: &CatalogSource) -> bool {
+        self.state.lock().find(source).is_some_and(|entry| entry.is_stale)
+    }
+
+    /// Records whether the content of a catalog has changed since it was loaded.
+    fn set_stale(&self, source: &CatalogSource, is_stale: bool) {
+        self.state.lock().entry(source).is_stale = is_stale;
     }
 
     /// Returns the rest of the time for which resolutions wait for the first content of a catalog, if they do.
@@ -344,6 +367,7 @@ impl State {
             revision: String::new(),
             number: 0,
             loaded: None,
+            is_stale: false,
             awaited: None,
             failures: 0,
             losses: 0,

@@ -9,7 +9,8 @@
 //! | `write` | applies them, as the manager or as a service account |
 //! | `index` | finds objects by owner, user, origin and Operator |
 //! | `copies`, `cleanup`, `reset` | copies in target namespaces; deletion |
-//! | `succession` | roles that another operator uses after a deletion |
+//! | `succession`, `grants` | roles that another operator uses after a deletion, and what it needs of them |
+//! | `orphans` | roles whose operator was deleted before they were created |
 //! | `changes` | changes of other objects that concern an operator |
 //! | `installation`, `phase` | applies the objects of an operator; changes its phase |
 //! | `controller`, `declaration` | calls the above in order; what it watches |
@@ -28,10 +29,12 @@ mod controller;
 mod copies;
 mod declaration;
 mod desired;
+mod grants;
 mod index;
 mod installation;
 mod membership;
 mod observe;
+mod orphans;
 mod phase;
 mod policy;
 mod release;
@@ -43,6 +46,10 @@ mod transition;
 mod write;
 
 pub(crate) use component::label_of;
+pub(crate) use grants::{
+    grants_all_of, needs_annotation, needs_of, recorded_needs, reduced, union, user_annotation, with_grants_of,
+};
+pub(crate) use orphans::PLAN_MANAGER;
 
 use crate::api::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorGroup};
 use crate::group::{group_controller, namespace_controller, role_controller};
@@ -74,6 +81,8 @@ pub fn add_to(operator: Operator) -> Operator {
         .cache(Cache::<ValidatingWebhookConfiguration>::new().labels(MANAGED))
         .cache(Cache::<Definition>::new().without("spec.versions.schema"))
         .controller(declaration::controller())
+        .controller(orphans::controller::<ClusterRole>("orphaned-clusterroles"))
+        .controller(orphans::controller::<ClusterRoleBinding>("orphaned-clusterrolebindings"))
         .controller(condition::controller())
         .controller(component::controller())
         .controller(component::subscription_controller())

@@ -19,8 +19,8 @@ mod definition;
 mod draft;
 mod error;
 mod execution;
-mod grants;
 mod manifest;
+mod members;
 mod ownership;
 mod prepare;
 mod requesters;
@@ -46,12 +46,15 @@ use flyball_core::time::SignedDuration;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
+use members::Members;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Time after which a plan that cannot be executed is Failed.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
+/// Time after which a plan without owners is executed again, unless the garbage collector has deleted it.
+const OWNERLESS_PERIOD: Duration = Duration::from_secs(60);
 /// Backoff of plans that cannot be executed.
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(1), max_delay: Duration::from_secs(60) };
 
@@ -89,7 +92,7 @@ impl Reconcile for InstallPlans {
         let executed = self.run(&plan, cx).await;
         let status = match &executed {
             // The garbage collector deletes the plan.
-            Ok(None) => return Ok(Action::done()),
+            Ok(None) => return Ok(Action::requeue_after(OWNERLESS_PERIOD)),
             Ok(Some(statuses)) => completed(&plan.status, statuses, &Time(cx.now())),
             Err(failure) => failed(&plan.status, failure, &Time(cx.now())),
         };
@@ -126,8 +129,9 @@ impl InstallPlans {
             let object = manifest::read(step, &self.contents, cx).await;
             objects.push(object.map_err(ExecutionError::new)?);
         }
-        check::check(plan, &objects, &manager, &installer, cx).await?;
-        execution::execute(plan, objects, &manager, &installer, cx).await
+        let members = Members::of(plan);
+        check::check((plan, &members), &objects, &manager, &installer, cx).await?;
+        execution::execute((plan, &members), objects, &manager, &installer, cx).await
     }
 }
 

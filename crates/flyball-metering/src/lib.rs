@@ -23,4 +23,4 @@ pub mod schedule;
 pub mod source;
 pub mod store;
 
-pub use operator::{NAME, OperatorToken, Settings, operator};
+pub use operator::{NAME, OperatorPolls, OperatorToken, Settings, operator};

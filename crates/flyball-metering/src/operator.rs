@@ -14,7 +14,7 @@ use crate::query::{self, Limits};
 use crate::store::{self, Retention, Store};
 use flyball::{MemoryBudget, Operator};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-pub use poll::OperatorToken;
+pub use poll::{OperatorPolls, OperatorToken};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

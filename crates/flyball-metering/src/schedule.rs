@@ -2,7 +2,7 @@
 
 use crate::api::{Report, ReportPeriod, ReportSchedule};
 use flyball_core::cron::Schedule;
-use flyball_core::time::{Timestamp, parse_rfc3339};
+use flyball_core::time::{Timestamp, parse_rfc3339, rfc3339};
 
 /// The reason why a report has no period.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,6 +114,23 @@ pub fn next_period(report: &Report, created: i64) -> Result<Option<Period>, Erro
     Ok(Some(Period { since, until: end.map_or(until, |end| until.min(end)) }))
 }
 
+/// Returns the number of periods without results that end until a time, at most `limit`.
+///
+/// # Errors
+///
+/// If the schedule or a time is invalid.
+pub fn missed_periods(report: &Report, created: i64, until: i64, limit: usize) -> Result<usize, Error> {
+    let (mut ahead, mut count) = (report.clone(), 0);
+    while count < limit
+        && let Some(period) = next_period(&ahead, created)?.filter(|period| period.until <= until)
+    {
+        count += 1;
+        let end = Timestamp::from_second(period.until).ok().map(rfc3339);
+        ahead.status.get_or_insert_default().last_report_time = end;
+    }
+    Ok(count)
+}
+
 fn parse(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Error> {
     let parse = |text: &str| {
         let time = parse_rfc3339(text).map(|time| time.as_second());
@@ -180,6 +197,25 @@ mod tests {
         let once = json!({"query": "q", "reportingStart": "2026-07-01T00:00:00Z",
             "reportingEnd": "2026-07-08T00:00:00Z"});
         assert_eq!(periods(once, "2026-01-01T00:00:00Z", 9), ["2026-07-01T00:00:00Z 2026-07-08T00:00:00Z"]);
+    }
+
+    #[test]
+    fn missed_periods_are_counted_up_to_the_limit() {
+        let count = |spec: Value, until: &str| {
+            let report: Report = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            missed_periods(&report, 0, parse_rfc3339(until).unwrap().as_second(), 100).unwrap()
+        };
+        let hourly = |end: &str| {
+            json!({"query": "q", "schedule": {"period": "hourly"}, "reportingStart": "2026-07-01T00:00:00Z",
+                "reportingEnd": end})
+        };
+        assert_eq!(count(hourly("2027-01-01T00:00:00Z"), "2026-07-01T00:59:59Z"), 0);
+        assert_eq!(count(hourly("2027-01-01T00:00:00Z"), "2026-07-01T10:59:59Z"), 10);
+        assert_eq!(count(hourly("2026-07-01T04:30:00Z"), "2026-07-01T10:59:59Z"), 5);
+        assert_eq!(count(hourly("2027-01-01T00:00:00Z"), "2026-12-01T00:00:00Z"), 100);
+        let once = json!({"query": "q", "reportingStart": "2026-07-01T00:00:00Z",
+            "reportingEnd": "2026-07-02T00:00:00Z"});
+        assert_eq!(count(once, "2026-12-01T00:00:00Z"), 1);
     }
 
     #[test]

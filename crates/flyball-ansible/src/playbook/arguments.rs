@@ -98,16 +98,16 @@ pub(super) fn unsupported_in(
     takes: &[&str],
     arguments: &Map<String, Value>,
 ) -> Vec<UnsupportedArgument> {
-    let error = |argument: &str| match () {
-        () if connects && CONNECTION.contains(&argument) => {
+    let error = |argument: &str| -> ArgumentsError {
+        if connects && CONNECTION.contains(&argument) {
             let remedy = "tasks use the connection and account of the operator: remove it";
             format!("{name}: unsupported argument {argument}: {remedy}").into()
-        }
-        () if of_ansible_alone(module).contains(&argument) => {
+        } else if of_ansible_alone(module).contains(&argument) {
             let supported = takes.join(", ");
             format!("{name}: unsupported argument {argument}: the built-in executor supports {supported}").into()
+        } else {
+            ArgumentsError::invalid(unknown_argument(module, name, argument, takes))
         }
-        () => ArgumentsError::invalid(unknown_argument(module, name, argument, takes)),
     };
     let unknown = arguments.keys().filter(|argument| !takes.contains(&argument.as_str()));
     unknown.map(|unknown| UnsupportedArgument { name: unknown.clone(), error: error(unknown) }).collect()

@@ -5,7 +5,7 @@
 //! changed, never text within quotes, and no line break is added or removed.
 
 use super::printf::type_name;
-use super::scan::{Operand, Part, Piece, pieces};
+use super::scan::{Part, Piece, ScannedOperand, pieces};
 use super::syntax::with_parser_stack;
 use super::{UNDEFINED, reject};
 use minijinja::value::Value;
@@ -147,7 +147,7 @@ fn accepts_undefined(piece: Option<&Piece<'_>>) -> bool {
 }
 
 /// Returns the name of a test without its collection.
-fn last_name<'t>(test: &Operand<'t>) -> &'t str {
+fn last_name<'t>(test: &ScannedOperand<'t>) -> &'t str {
     let names = test.parts.iter().map_while(|part| match part {
         Part::Primary(name) => Some(*name),
         Part::Attribute(name) => Some(name.trim_start_matches([' ', '.', '\n'])),
@@ -157,7 +157,7 @@ fn last_name<'t>(test: &Operand<'t>) -> &'t str {
 }
 
 /// Writes an operand, with the checks that it needs.
-fn write(out: &mut String, operand: &Operand<'_>, around: &Surroundings) {
+fn write(out: &mut String, operand: &ScannedOperand<'_>, around: &Surroundings) {
     let guard = operand.filters().find(|(_, name)| GUARDS.contains(name)).map(|(at, _)| at);
     let guard = guard.or_else(|| around.is_guarded.then_some(operand.parts.len()));
     let first = operand.filters().next();
@@ -200,7 +200,7 @@ fn write(out: &mut String, operand: &Operand<'_>, around: &Surroundings) {
 }
 
 /// Returns what the brackets at a position of an operand require.
-fn brackets(operand: &Operand<'_>, at: usize, guard: Option<usize>, around: &Surroundings) -> Level {
+fn brackets(operand: &ScannedOperand<'_>, at: usize, guard: Option<usize>, around: &Surroundings) -> Level {
     let is_index = matches!(&operand.parts[at], Part::Brackets { open, .. } if open.ends_with('['));
     let must_be_defined = match at.checked_sub(1).map(|before| &operand.parts[before]) {
         None if guard.is_some() && !is_index => return Level::Guarded,

@@ -17,7 +17,7 @@ pub(super) fn prepared(text: &str) -> Result<String, Error> {
 pub(super) fn prepared_expression(expression: &str) -> Result<String, Error> {
     check_operators(&format!("{{{{{expression}"))?;
     let expression = if has_modulo(expression) { replaced(expression) } else { expression.to_owned() };
-    // Braces at the beginning and the end do not belong to it.
+    // A sign at the beginning or the end of a section would be whitespace control.
     Ok(if has_operands(&expression) { with_checks(&format!(" {expression} ")) } else { expression })
 }
 

@@ -8,7 +8,7 @@ use super::syntax::OPERATOR_WORDS;
 /// A part of one level of nesting.
 #[derive(Debug)]
 pub(super) enum Piece<'t> {
-    Operand(Operand<'t>),
+    Operand(ScannedOperand<'t>),
     /// The word of an operator or a statement.
     Word(&'t str),
     /// An operator or a separator.
@@ -18,7 +18,7 @@ pub(super) enum Piece<'t> {
 
 /// A value with its attributes, calls, indices and filters.
 #[derive(Debug)]
-pub(super) struct Operand<'t> {
+pub(super) struct ScannedOperand<'t> {
     /// The signs before it, with spaces.
     pub(super) signs: &'t str,
     pub(super) parts: Vec<Part<'t>>,
@@ -36,7 +36,7 @@ pub(super) enum Part<'t> {
     Filter { text: &'t str, name: &'t str },
 }
 
-impl<'t> Operand<'t> {
+impl<'t> ScannedOperand<'t> {
     /// Returns the text of the parts before the first filter.
     pub(super) fn value(&self) -> String {
         let parts = self.parts.iter().take_while(|part| !matches!(part, Part::Filter { .. }));
@@ -158,7 +158,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    fn operand(&mut self, signs: &'t str, primary: Part<'t>) -> Operand<'t> {
+    fn operand(&mut self, signs: &'t str, primary: Part<'t>) -> ScannedOperand<'t> {
         let mut parts = vec![primary];
         loop {
             let spaces = self.spaces();
@@ -175,7 +175,7 @@ impl<'t> Scanner<'t> {
                     let name = filter_name(&rest[1 + gap..]);
                     Part::Filter { text: self.advance(spaces + 1 + gap + name.len()), name }
                 }
-                _ => return Operand { signs, parts },
+                _ => return ScannedOperand { signs, parts },
             };
             parts.push(part);
         }

@@ -35,6 +35,8 @@ pub(crate) struct ConnectionArgs {
 /// A connection to a cluster.
 pub(crate) struct Connection {
     pub(crate) client: Client,
+    /// URL of the API server.
+    pub(crate) server: String,
     /// Default namespace.
     pub(crate) namespace: String,
 }
@@ -49,6 +51,15 @@ impl ContextArgs {
         let named = self.kubeconfig.as_ref();
         let hint = named.map(|path| format!("check the address of the server in {}", path.display()));
         Connection::open_with(config, hint.as_deref().unwrap_or(HINT)).await
+    }
+
+    /// Returns the name of the context; empty if there is none, as in a pod.
+    pub(crate) fn context_name(&self) -> String {
+        let current = || {
+            let config = self.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+            config.ok()?.current_context
+        };
+        self.context.clone().or_else(current).unwrap_or_default()
     }
 
     /// Reads the configuration without connecting.
@@ -96,7 +107,7 @@ impl Connection {
                 if is_named { "the cluster did not respond".to_owned() } else { format!("{url} did not respond") };
             Error::caused(what, error).hint(hint)
         })?;
-        Ok(Self { client, namespace })
+        Ok(Self { client, server: url.to_string(), namespace })
     }
 }
 
@@ -175,6 +186,20 @@ mod tests {
     use super::*;
     use std::thread::sleep;
     use std::time::Instant;
+
+    #[test]
+    fn name_of_the_context_is_that_of_the_flag_or_the_current_one() {
+        let path = std::env::temp_dir().join(format!("flyball-context-{}", std::process::id()));
+        let config = "apiVersion: v1\nkind: Config\ncurrent-context: staging\ncontexts: []\nclusters: []\nusers: []\n";
+        std::fs::write(&path, config).expect("written");
+        let name = |context: Option<&str>, kubeconfig: &Path| {
+            let (kubeconfig, context) = (Some(kubeconfig.to_owned()), context.map(str::to_owned));
+            ContextArgs { kubeconfig, context }.context_name()
+        };
+        assert_eq!((name(None, &path), name(Some("test"), &path)), ("staging".to_owned(), "test".to_owned()));
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(name(None, &path), "");
+    }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a thread with computations has no paused clock")]

@@ -5,6 +5,8 @@
 //! no task can run; a [`TimeHold`] prevents that. A step releases the hold until its end is reached. So every timer
 //! fires in order and at its own time, and what it causes is done before the next one.
 //!
+//! Decision: `docs/decisions/051-steppable-time.md`.
+//!
 //! Invariant: what is not idle although no task can run, such as a request to a process, has a hold.
 
 use flyball_core::Clock;
@@ -101,11 +103,11 @@ impl SteppableRuntime {
         let control = Arc::new(Control::default());
         let clock = clock_of(handle.clone(), origin);
         let driven = control.clone();
-        std::thread::spawn(move || {
+        std::thread::Builder::new().name("steppable-time".into()).spawn(move || {
             runtime.block_on(drive(&driven, &real));
             // Tasks end here. A blocked one must not delay the end.
             runtime.shutdown_background();
-        });
+        })?;
         Ok(Self { handle, clock, control })
     }
 

@@ -2,7 +2,9 @@
 
 mod create;
 mod findings;
+mod progress;
 mod publish;
+mod request;
 mod run;
 mod server;
 mod validate;

@@ -82,6 +82,8 @@ impl Discover for Discovery {
 /// The search for operators, with the client of the command.
 struct OperatorSearch {
     client: kube::Client,
+    /// URL of the API server.
+    server: String,
     args: OperatorArgs,
     credentials: why::Credentials,
 }
@@ -93,13 +95,13 @@ impl std::fmt::Debug for OperatorSearch {
 }
 
 impl OperatorSearch {
-    fn new(client: kube::Client, args: &ConsoleArgs) -> Result<Self> {
-        Ok(Self { client, args: args.operators.clone(), credentials: args.operators.credentials()? })
+    fn new(client: kube::Client, server: String, args: &ConsoleArgs) -> Result<Self> {
+        Ok(Self { client, server, args: args.operators.clone(), credentials: args.operators.credentials()? })
     }
 
     /// Returns the addresses of all operators, and those of named ones that cannot be found, with the reason.
     async fn find(&self) -> Result<(Vec<Address>, Vec<String>)> {
-        let (endpoints, missing) = why::endpoints(&self.client, &self.args).await?;
+        let (endpoints, missing) = why::endpoints(&self.client, &self.server, &self.args).await?;
         let address = |endpoint: &why::Endpoint| endpoint.address(&self.credentials);
         let reason = |source: why::Source| format!("{}: {}", source.address, source.error.unwrap_or_default());
         Ok((endpoints.iter().map(address).collect(), missing.into_iter().map(reason).collect()))
@@ -153,11 +155,11 @@ pub(crate) fn cmd_console(args: &ConsoleArgs) -> Result<()> {
         let config = args.context.config().await?;
         let cluster = config.cluster_url.to_string();
         let client = args.context.connect().await?.client;
-        let search = OperatorSearch::new(client.clone(), args)?;
+        let search = OperatorSearch::new(client.clone(), cluster.clone(), args)?;
         let (operators, missing) = search.find().await?;
         missing.iter().for_each(|reason| print_labeled("warning", reason));
         let finder: Option<Arc<dyn FindOperators>> = Some(Arc::new(search));
-        let context = args.context.context.clone().unwrap_or_default();
+        let context = args.context.context_name();
         let (port, write, explorer) = (args.port, args.write, None);
         let (namespace, clock) = (args.namespace.clone(), Clock::system());
         let settings = Settings { port, write, namespace, cluster, context, operators, finder, explorer, clock };

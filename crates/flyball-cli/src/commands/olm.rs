@@ -1,20 +1,24 @@
 //! `flyball olm`: the operator lifecycle manager, and the operators that it installs.
 
-mod absence;
+pub(super) mod absence;
 mod approve;
+mod conflict;
+mod definitions;
 mod elsewhere;
+mod extensions;
 mod install;
 mod local;
-mod manager;
+pub(super) mod manager;
 mod objects;
 mod pin;
-mod refusal;
+pub(super) mod pods;
+pub(super) mod refusal;
 mod rehearse;
 mod rollback;
 mod run;
 mod status;
 mod uninstall;
-mod unread;
+pub(super) mod unread;
 mod why;
 
 use crate::error::Result;
@@ -22,7 +26,7 @@ use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
 /// The namespace of the manager, whose catalogs all namespaces see, as in OLM.
-const NAMESPACE: &str = "olm";
+pub(super) const NAMESPACE: &str = "olm";
 
 /// Install, examine and control the operator lifecycle manager and its operators
 #[derive(Args, Debug)]

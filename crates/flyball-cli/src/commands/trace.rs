@@ -58,7 +58,7 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
             .split_once('/')
             .filter(|(kind, name)| !kind.is_empty() && !name.is_empty() && !name.contains('/'))
             .ok_or_else(wrong)?;
-        let Connection { client, namespace } = args.connection.connect().await?;
+        let Connection { client, namespace, .. } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;
         let kind = kinds.resolve(kind)?[0];
         let (mut live, mut printed) = (LiveLines::default(), None);

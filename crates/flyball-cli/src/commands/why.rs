@@ -48,10 +48,11 @@ pub(crate) fn cmd_why(args: &WhyArgs) -> Result<()> {
         (None, false) => Question::Object,
     };
     block_on(async {
-        let Connection { client, namespace } = args.connection.connect().await?;
+        let Connection { client, server, namespace } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;
         let kind = kinds.resolve(&kind)?[0];
-        let answer = investigate(&client, &kinds, (kind, &namespace, &name), &args.operators, &question).await?;
+        let target = (kind, &*namespace, &*name);
+        let answer = investigate((&client, &server), &kinds, target, &args.operators, &question).await?;
         match args.output {
             Some(output) => output.print(&answer),
             None => {

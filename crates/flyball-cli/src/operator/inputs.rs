@@ -1,9 +1,11 @@
 //! The files that an operator of charts and roles depends on: a change of any other file restarts nothing.
 
 use crate::files::watcher;
-use flyball_chart::Chart;
+use crate::render::terminal::print_labeled;
+use flyball_chart::{Chart, SourceFiles};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 /// Directories of definitions and samples, which any operator reads.
 const DIRECTORIES: [&str; 3] = ["config/crd", "config/samples", "deploy/crds"];
@@ -29,7 +31,13 @@ pub(super) fn of_watches(watches: &Path, entries: &[Value]) -> Vec<PathBuf> {
     let charts: Vec<PathBuf> = named("chart").collect();
     for chart in &charts {
         match chart.is_dir() {
-            true => files.extend(Chart::source_files(chart).into_iter().filter(|file| !is_of_editor(file))),
+            true => {
+                let found = Chart::source_files(chart);
+                if !found.is_complete {
+                    report_unwatched(chart);
+                }
+                files.extend(found.files.into_iter().filter(|file| !is_of_editor(file)));
+            }
             false => files.push(chart.clone()),
         }
     }
@@ -54,6 +62,19 @@ pub(super) fn of_watches(watches: &Path, entries: &[Value]) -> Vec<PathBuf> {
     files.dedup();
     watcher::remove_outputs(&mut files);
     files
+}
+
+/// Prints that not all files of a chart are watched; once, since they are listed again and again.
+fn report_unwatched(chart: &Path) {
+    static REPORTED: Once = Once::new();
+    let (chart, limit) = (chart.display(), SourceFiles::MAX_FILES);
+    REPORTED.call_once(|| {
+        let note = format!(
+            "changes of some files of chart {chart} restart nothing: it has more than {limit} files or directories, or \
+             they are nested too deeply; exclude the others by .helmignore"
+        );
+        print_labeled("note", &note);
+    });
 }
 
 /// Returns the roles and playbooks of finalizers.

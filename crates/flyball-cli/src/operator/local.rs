@@ -299,7 +299,7 @@ impl LocalOperator {
             if let (Some(address), Some(cluster)) =
                 (self.metrics_address.take(), cluster_id(&self.connection.client).await)
             {
-                self.registration = Registration::new(&address, &cluster);
+                self.registration = Registration::new(&address, &cluster, &self.connection.server);
             }
         }
         if samples != self.applied {

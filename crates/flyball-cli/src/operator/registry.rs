@@ -24,6 +24,8 @@ struct Entry {
     address: String,
     /// Identity of the cluster.
     cluster: String,
+    /// URL of its API server: a fork of a cluster has the identity of the cluster.
+    server: String,
 }
 
 /// Returns the identity of a cluster: the UID of its namespace `kube-system`.
@@ -35,9 +37,9 @@ pub(crate) async fn cluster_id(client: &Client) -> Option<String> {
 
 impl Registration {
     /// Registers an operator. It runs without, too: an error is a note.
-    pub(crate) fn new(address: &str, cluster: &str) -> Option<Self> {
+    pub(crate) fn new(address: &str, cluster: &str, server: &str) -> Option<Self> {
         let folder = state_directory().ok()?.join("operators");
-        let entry = Entry { address: address.to_owned(), cluster: cluster.to_owned() };
+        let entry = Entry { address: address.to_owned(), cluster: cluster.to_owned(), server: server.to_owned() };
         // A restarted operator may have the same address, and is registered before the previous one is removed.
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -62,14 +64,14 @@ impl Drop for Registration {
     }
 }
 
-/// Returns the addresses of the operators of a cluster that run on this machine. The file of a killed process remains,
-/// so that nothing may respond at an address.
-pub(crate) fn addresses(cluster: &str) -> Vec<String> {
+/// Returns the addresses of the operators on this machine that use this API server of a cluster. The file of a killed
+/// process remains, so that nothing may respond at an address.
+pub(crate) fn addresses(cluster: &str, server: &str) -> Vec<String> {
     let folder = state_directory().map(|folder| folder.join("operators")).unwrap_or_default();
-    addresses_in(&folder, cluster)
+    addresses_in(&folder, cluster, server)
 }
 
-fn addresses_in(folder: &Path, cluster: &str) -> Vec<String> {
+fn addresses_in(folder: &Path, cluster: &str, server: &str) -> Vec<String> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -77,9 +79,17 @@ fn addresses_in(folder: &Path, cluster: &str) -> Vec<String> {
     let read = |path: &PathBuf| {
         let size = fs::metadata(path).ok()?.len();
         let text = (size <= MAX_FILE_BYTES).then(|| fs::read(path).ok()).flatten()?;
-        serde_json::from_slice::<Entry>(&text).ok().filter(|entry| entry.cluster == cluster)
+        serde_json::from_slice::<Entry>(&text)
+            .ok()
+            .filter(|entry| entry.cluster == cluster && is_same_server(&entry.server, server))
     };
     files.iter().take(MAX_FILES).filter_map(read).map(|entry| entry.address).collect()
+}
+
+/// Returns true if two URLs are those of one API server.
+fn is_same_server(one: &str, other: &str) -> bool {
+    let normal = |url: &str| url.trim_end_matches('/').to_ascii_lowercase().replace("//localhost", "//127.0.0.1");
+    normal(one) == normal(other)
 }
 
 #[cfg(test)]
@@ -91,12 +101,16 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("flyball-registry-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary directory");
         let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("a temporary file");
-        write("a.json", r#"{"address":"127.0.0.1:1","cluster":"c"}"#);
-        write("b.json", r#"{"address":"127.0.0.1:2","cluster":"other"}"#);
+        write("a.json", r#"{"address":"127.0.0.1:1","cluster":"c","server":"https://127.0.0.1:6443/"}"#);
+        write("b.json", r#"{"address":"127.0.0.1:2","cluster":"other","server":"https://127.0.0.1:6443"}"#);
         write("c.json", "no JSON");
-        write("d.txt", r#"{"address":"127.0.0.1:3","cluster":"c"}"#);
-        assert_eq!(addresses_in(&folder, "c"), ["127.0.0.1:1"]);
-        assert!(addresses_in(&folder.join("none"), "c").is_empty());
+        write("d.txt", r#"{"address":"127.0.0.1:3","cluster":"c","server":"https://127.0.0.1:6443"}"#);
+        // A fork has the identity of its cluster.
+        write("e.json", r#"{"address":"127.0.0.1:4","cluster":"c","server":"https://127.0.0.1:7443"}"#);
+        let server = "https://localhost:6443";
+        assert_eq!(addresses_in(&folder, "c", server), ["127.0.0.1:1"]);
+        assert_eq!(addresses_in(&folder, "c", "https://127.0.0.1:7443"), ["127.0.0.1:4"]);
+        assert!(addresses_in(&folder.join("none"), "c", server).is_empty());
         fs::remove_dir_all(&folder).expect("a temporary directory");
     }
 }

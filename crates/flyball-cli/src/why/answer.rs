@@ -78,7 +78,11 @@ pub(crate) struct Step {
     /// The Deployment, as `NAMESPACE/NAME`, that claims it without proof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) claimed_by: Option<String>,
-    /// The source: `ledger`, `writes` (of an embedded control plane), `managedFields` or `owners`.
+    /// The API server confirms the claimed write, but not its cause.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) confirmed: bool,
+    /// The source: `ledger`, `writes` (of an embedded control plane), `managedFields` or `owners`; empty for none.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) source: &'static str,
 }
 
@@ -94,6 +98,8 @@ pub(crate) enum StepKind {
     Origin,
     /// The owner of the object of the step before.
     Owner,
+    /// A write or an object that cannot be determined; the text contains the reason.
+    Unknown,
 }
 
 /// A reason why nothing happens.
@@ -146,7 +152,7 @@ impl Answer {
                 remark(&format!("not reached: operator at {}: {error}", source.address));
             }
         }
-        if !self.sources.iter().any(|source| source.operator.is_some()) {
+        if *question != Question::Not && !self.sources.iter().any(|source| source.operator.is_some()) {
             remark("no operator with a ledger was reached; pass --operator URL for causes of reconciles");
         }
         if let Some(deployment) = self.claimant() {
@@ -180,7 +186,7 @@ impl Answer {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<Vec<String>> = self.chain.iter().map(|step| self.step(step)).collect();
-        let row = |name: &str, text: &str| vec![paint(Style::Faint, name), String::new(), one_line(text).into_owned()];
+        let row = |name: &str, text: &str| vec![paint(Style::Faint, name), one_line(text).into_owned()];
         rows.extend(self.waits.iter().map(|text| row("waiting", text)));
         rows.extend(self.reasons.iter().map(|reason| {
             let claim = reason.claimed_by.as_ref().map(|by| format!(" [claimed by {by}]")).unwrap_or_default();
@@ -200,8 +206,12 @@ impl Answer {
                 _ => String::new(),
             };
             let claim = reason.claimed_by.as_ref().map(|by| format!(", claimed by {by}")).unwrap_or_default();
-            let by = paint(Style::Faint, &one_line(&format!("{by}{claim}")));
-            vec![paint(Style::Strong, reason.reason), one_line(&reason.text).into_owned(), by]
+            let by = format!("{by}{claim}");
+            let by = match by.is_empty() {
+                true => String::new(),
+                false => format!("  {}", paint(Style::Faint, &one_line(&format!("[{by}]")))),
+            };
+            vec![paint(Style::Strong, reason.reason), format!("{}{by}", one_line(&reason.text))]
         };
         let mut rows: Vec<Vec<String>> = self.reasons.iter().map(row).collect();
         rows.extend(self.waits.iter().map(|text| vec![paint(Style::Strong, "waiting"), one_line(text).into_owned()]));
@@ -218,12 +228,14 @@ impl Answer {
 
     fn step(&self, step: &Step) -> Vec<String> {
         let ago = step.time.map(|time| format!("{} ago", self.age(time))).unwrap_or_default();
-        let claim = step.claimed_by.as_ref().map(|by| format!(", claimed by {by}")).unwrap_or_default();
+        let confirmed = if step.confirmed { ", the API server confirms the write" } else { "" };
+        let claim = step.claimed_by.as_ref().map(|by| format!(", claimed by {by}{confirmed}")).unwrap_or_default();
         let mut text = one_line(&step.text).into_owned();
         let lead = match step.kind {
             StepKind::Write => ago,
             StepKind::CausedBy => paint(Style::Faint, "caused by"),
             StepKind::Owner => paint(Style::Faint, "owned by"),
+            StepKind::Unknown => paint(Style::Faint, "unknown"),
             StepKind::Origin => {
                 if !ago.is_empty() {
                     text = format!("{text}, {ago}");

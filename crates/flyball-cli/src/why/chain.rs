@@ -1,52 +1,10 @@
-//! The chain of causes: from the last write of an object back to its origin.
+//! The steps of a chain of causes: from the last write of an object back to its origin.
 
 use super::answer::{Step, StepKind};
 use super::claims::Recorded;
-use super::fields::{self, Manager, Segment};
+use super::fields::Manager;
 use super::page::{Cause, Object, Reconcile, Write, time};
 use flyball_console::LoggedWrite;
-use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
-
-/// The point of an object's history whose origin is searched.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Moment {
-    /// The resource version that the write resulted in.
-    pub(super) version: Option<String>,
-    /// The write was before this time.
-    pub(super) before: Option<Timestamp>,
-}
-
-/// Managed fields have whole seconds, and clocks differ.
-const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
-
-/// Finds the write of an object at a moment among reconciles, which are newest first: that of its version, or the
-/// newest one to its fields. Writes of the status and of finalizers explain no spec.
-pub(super) fn write_of<'a>(
-    reconciles: &'a [Recorded],
-    object: &Object,
-    moment: &Moment,
-    path: Option<&[Segment]>,
-) -> Option<(&'a Recorded, &'a Write)> {
-    let is_of = |write: &Write| write.object.is_same(object) && !matches!(&*write.result, "unchanged" | "unknown");
-    let writes = || {
-        let each = |found: &'a Recorded| found.reconcile.writes.iter().rev().map(move |write| (found, write));
-        reconciles.iter().flat_map(each).filter(|(_, write)| is_of(write))
-    };
-    if let Some(version) = &moment.version {
-        return writes().find(|(_, write)| write.after.as_ref() == Some(version));
-    }
-    let is_earlier = |(found, _): &(&Recorded, &Write)| {
-        let limit = moment.before.map(|before| saturating_add(before, TOLERANCE));
-        limit.is_none_or(|limit| time(&found.reconcile.began).is_none_or(|began| began <= limit))
-    };
-    let explains = |(_, write): &(&Recorded, &Write)| match path {
-        Some(path) => {
-            write.verb == "create" || write.before.is_none() || write.fields.iter().any(|f| fields::overlaps(f, path))
-        }
-        None => write.subresource.is_empty() && write.verb != "finalizer",
-    };
-    writes().filter(is_earlier).find(explains)
-}
 
 /// Chooses the cause that explains a reconcile best: a change of the reconciled object, then any other change, then
 /// what there is.
@@ -81,6 +39,7 @@ pub(super) fn write(recorded: &Recorded, write: &Write) -> Step {
         manager: None,
         user: None,
         claimed_by: None,
+        confirmed: false,
         source: "ledger",
     }
 }
@@ -103,6 +62,7 @@ pub(super) fn caused_by(recorded: &Recorded, cause: &Cause) -> Step {
     let Recorded { operator, reconcile, .. } = recorded;
     let others = match reconcile.causes.len() {
         0 | 1 => String::new(),
+        2 => ", and 1 other cause".to_owned(),
         count => format!(", and {} other causes", count - 1),
     };
     let text = match &*cause.kind {
@@ -135,21 +95,9 @@ pub(super) fn caused_by(recorded: &Recorded, cause: &Cause) -> Step {
         user: None,
         // The API server can confirm a write, and never its cause.
         claimed_by: recorded.claimant.as_ref().map(|claimant| claimant.deployment.clone()),
+        confirmed: false,
         source: "ledger",
     }
-}
-
-/// Chooses the manager that wrote an object at a moment, from the last writer to the first.
-pub(super) fn manager_of<'a>(managers: &'a [Manager], moment: &Moment) -> Option<&'a Manager> {
-    let limit = moment.before.map(|before| saturating_add(before, TOLERANCE));
-    let of_spec = || managers.iter().filter(|manager| !is_of_status(&manager.subresource));
-    let earlier = of_spec().find(|manager| limit.is_none_or(|limit| manager.time.is_none_or(|time| time <= limit)));
-    earlier.or_else(|| of_spec().next_back())
-}
-
-/// Returns true for subresources whose writes explain no spec, unlike those of `scale`.
-fn is_of_status(subresource: &str) -> bool {
-    matches!(subresource, "status" | "ephemeralcontainers" | "resize")
 }
 
 /// Describes the last write of a manager: the origin of a chain, or a write for the owner of the object.
@@ -174,24 +122,9 @@ pub(super) fn managed(object: &Object, manager: &Manager, kind: StepKind) -> Ste
         manager: Some(name.clone()),
         user: None,
         claimed_by: None,
+        confirmed: false,
         source: "managedFields",
     }
-}
-
-/// Finds the write of a manager among those that the control plane keeps, which are newest first.
-pub(super) fn logged_write<'a>(
-    writes: &'a [LoggedWrite],
-    manager: Option<&Manager>,
-    moment: &Moment,
-) -> Option<&'a LoggedWrite> {
-    if let Some(version) = &moment.version {
-        return writes.iter().find(|write| write.revision == *version);
-    }
-    let manager = manager?;
-    let limit = moment.before.map(|before| saturating_add(before, TOLERANCE));
-    let is_earlier = |write: &&LoggedWrite| limit.is_none_or(|limit| time(&write.time).is_none_or(|at| at <= limit));
-    let is_by = |write: &&LoggedWrite| (&write.manager, &write.subresource) == (&manager.name, &manager.subresource);
-    writes.iter().filter(is_earlier).find(is_by)
 }
 
 /// Describes a write that the control plane keeps: the origin of a chain, or a write for the owner of the object.
@@ -202,7 +135,8 @@ pub(super) fn logged(object: &Object, write: &LoggedWrite, kind: StepKind) -> St
     let program = agent.split(['/', ' ']).next().unwrap_or_default();
     let program = if manager.starts_with(program) { String::new() } else { format!(", program {agent}") };
     let text = match kind {
-        StepKind::Origin => format!("user {user}, {manager} ({verb}){program}, v{revision}"),
+        StepKind::Origin if subresource.is_empty() => format!("user {user}, {manager} ({verb}){program}, v{revision}"),
+        StepKind::Origin => format!("user {user}, {manager} ({verb} {subresource}){program}, v{revision}"),
         _ => format!("{manager} {} {part}{object}, v{revision}, user {user}{program}", past_tense(verb)),
     };
     Step {
@@ -218,8 +152,21 @@ pub(super) fn logged(object: &Object, write: &LoggedWrite, kind: StepKind) -> St
         manager: Some(manager.clone()),
         user: Some(user.clone()),
         claimed_by: None,
+        confirmed: false,
         source: "writes",
     }
+}
+
+/// Describes the deletion that caused a controller to create an object again.
+pub(super) fn recreated_after(object: &Object, deletion: &LoggedWrite) -> Step {
+    let step = logged(object, deletion, StepKind::Origin);
+    let text = format!("the previous {object} was deleted: {}", step.text);
+    Step { kind: StepKind::CausedBy, text, ..step }
+}
+
+/// Describes why a chain ends, or lacks a write.
+pub(super) fn unknown(object: &Object, text: String) -> Step {
+    Step { kind: StepKind::Unknown, text, source: "", ..owned_by(object) }
 }
 
 /// Describes the owner of an object.
@@ -237,6 +184,7 @@ pub(super) fn owned_by(owner: &Object) -> Step {
         manager: None,
         user: None,
         claimed_by: None,
+        confirmed: false,
         source: "owners",
     }
 }
@@ -247,12 +195,26 @@ mod tests {
     use serde_json::{Value, from_value, json};
 
     #[test]
+    fn other_causes_are_counted() {
+        let text = |causes: Value| {
+            let reconcile = from_value(json!({"causes": causes})).unwrap();
+            let (operator, manager) = ("op".to_owned(), "op".to_owned());
+            let found = Recorded { operator, manager, claimant: None, reconcile };
+            caused_by(&found, &found.reconcile.causes[0]).text
+        };
+        let start = json!({"type": "start"});
+        assert!(text(json!([start, start])).ends_with(", and 1 other cause"));
+        assert!(text(json!([start, start, start])).ends_with(", and 2 other causes"));
+    }
+
+    #[test]
     fn steps_lead_with_the_actor() {
         let budget: Object =
             from_value(json!({"group": "policy", "kind": "PodDisruptionBudget", "name": "shop"})).unwrap();
         let reconcile = json!({"id": "3f1c9a2b77", "controller": "deployment"});
         let reconcile = from_value(reconcile).unwrap();
-        let found = Recorded { operator: "budget-operator".to_owned(), claimant: None, reconcile };
+        let name = "budget-operator".to_owned();
+        let found = Recorded { operator: name.clone(), manager: name, claimant: None, reconcile };
         let written = |changes: Value| {
             let mut text =
                 json!({"object": budget, "verb": "apply", "after": "512", "fields": ["spec.maxUnavailable"]});
@@ -284,6 +246,10 @@ mod tests {
         let logged_as = |kind| logged(&budget, &edit, kind).text;
         assert_eq!(logged_as(StepKind::Origin), "user kubernetes-admin, kubectl-edit (patch), v507");
         assert_eq!(logged_as(StepKind::Write), format!("kubectl-edit patched {of}, v507, user kubernetes-admin"));
+        assert_eq!(
+            recreated_after(&budget, &LoggedWrite { verb: "delete".to_owned(), ..edit.clone() }).text,
+            format!("the previous {of} was deleted: user kubernetes-admin, kubectl-edit (delete), v507")
+        );
         let script = LoggedWrite { agent: "curl/8.5".to_owned(), verb: "update".to_owned(), ..edit };
         assert_eq!(
             logged(&budget, &script, StepKind::Origin).text,

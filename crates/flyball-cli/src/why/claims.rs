@@ -2,45 +2,48 @@
 //!
 //! An operator that the command line names, or that runs on this machine, is a witness: its ledger counts as facts. A
 //! discovered one is a witness for an object only if the API server's data agrees: the managed fields contain a write
-//! of its manager, and its service account may write the object. What others say is shown as a claim, and the chain of
-//! causes does not follow it. The rules are those of the console.
+//! of its manager, and its service account may write the object. Then its write is shown as a confirmed claim. The
+//! chain of causes follows no claim, since nothing confirms a cause. The rules are those of the console.
 
 use super::fields::Manager;
 use super::page::{Reconcile, Write, time};
-use flyball_console::{Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, Verdict};
+use flyball_console::{ClaimStatus, Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, is_manager};
 
 /// The reconciles of an operator that involve an object.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
     pub(super) operator: String,
+    /// Its field manager.
+    pub(super) manager: String,
     /// The operator was merely discovered.
     pub(super) claimant: Option<Claimant>,
     pub(super) reconcile: Reconcile,
 }
 
-/// Returns true if the managed fields of an object contain a write of an operator.
-pub(super) fn manages(operator: &str, managers: &[Manager]) -> bool {
-    managers.iter().any(|manager| manager.name == operator)
+/// Returns true if the managed fields of an object contain a write of an operator with this field manager.
+pub(super) fn manages(manager: &str, managers: &[Manager]) -> bool {
+    managers.iter().any(|entry| is_manager(manager, &entry.name))
 }
 
 /// Returns true if the API server's data agrees with a write of a claimant that may write the object. With a log of an
-/// embedded control plane, only the log counts.
+/// embedded control plane, only the log counts. Managed fields do not count if another operator has the manager.
 pub(super) fn is_confirmed(
     recorded: &Recorded,
     claimant: &Claimant,
     write: &Write,
-    managers: &[Manager],
+    managers: Option<&[Manager]>,
     log: Option<&[LoggedWrite]>,
 ) -> bool {
     let claimed = ClaimedWrite {
-        operator: &recorded.operator,
+        manager: &recorded.manager,
         began: time(&recorded.reconcile.began),
         version: write.after.as_deref().unwrap_or_default(),
         subresource: &write.subresource,
     };
-    let verdict = match log {
+    let status = match log {
         Some(log) => claimed.by_log(claimant, log),
         None => {
+            let Some(managers) = managers else { return false };
             let entries = managers.iter().map(|Manager { name, subresource, time, .. }| ManagerEntry {
                 name,
                 subresource,
@@ -49,7 +52,7 @@ pub(super) fn is_confirmed(
             claimed.by_managers(&entries.collect::<Vec<_>>(), false)
         }
     };
-    verdict == Verdict::Confirmed
+    status == ClaimStatus::Confirmed
 }
 
 #[cfg(test)]
@@ -60,7 +63,8 @@ mod tests {
     fn writes_of_discovered_operators_are_facts_only_if_the_api_server_agrees() {
         let claimant = Claimant { deployment: "team-a/op".into(), namespace: "team-a".into(), account: "robot".into() };
         let recorded = Recorded {
-            operator: "shop".into(),
+            operator: "Shop".into(),
+            manager: "shop".into(),
             claimant: Some(claimant.clone()),
             reconcile: Reconcile { began: "2026-01-01T00:00:10Z".into(), ..Reconcile::default() },
         };
@@ -78,10 +82,12 @@ mod tests {
             ..LoggedWrite::default()
         };
         let check = |managers: &[Manager], log: Option<&[LoggedWrite]>| {
-            is_confirmed(&recorded, &claimant, &write, managers, log)
+            is_confirmed(&recorded, &claimant, &write, Some(managers), log)
         };
+        assert!(!is_confirmed(&recorded, &claimant, &write, None, None), "another operator has this manager");
         assert!(!check(&[], None) && !check(&[manager("other", 11)], None));
         assert!(check(&[manager("shop", 11)], None) && check(&[manager("shop", 10)], None));
+        assert!(check(&[manager("shop/web", 11)], None), "another controller of the operator wrote the status");
         assert!(!check(&[manager("shop", 5)], None), "the manager wrote last before the reconcile");
         let status = Manager { subresource: "status".into(), ..manager("shop", 11) };
         assert!(!check(&[status], None), "the manager wrote the status");
@@ -93,6 +99,7 @@ mod tests {
             let log = [logged(revision, user, name)];
             assert!(!check(&[manager("shop", 11)], Some(&log)), "{revision} {user} {name}");
         }
-        assert!(manages("shop", &[manager("shop", 5)]) && !manages("shop", &[manager("other", 5)]));
+        assert!(manages("shop", &[manager("shop", 5)]) && manages("shop", &[manager("shop/web", 5)]));
+        assert!(!manages("shop", &[manager("shopping", 5)]) && !manages("shop", &[manager("other", 5)]));
     }
 }

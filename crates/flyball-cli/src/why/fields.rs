@@ -80,14 +80,13 @@ pub(super) struct Manager {
 /// Returns the managers of an object, or of one of its fields, the last writer first.
 pub(super) fn managers(object: &Value, path: Option<&[Segment]>) -> Vec<Manager> {
     let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let owning = entries.iter().filter(|entry| {
-        path.is_none_or(|path| {
-            // The empty set of the root owns nothing, unlike that of a field, which owns all of it.
-            entry["fieldsV1"].as_object().is_some_and(|fields| !fields.is_empty()) && owns(&entry["fieldsV1"], path)
-        })
-    });
+    let owning: Vec<&Value> = match path {
+        Some(path) => owners(entries, path),
+        None => entries.iter().collect(),
+    };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut managers: Vec<Manager> = owning
+        .into_iter()
         .map(|entry| Manager {
             name: text(&entry["manager"]),
             operation: text(&entry["operation"]),
@@ -99,26 +98,62 @@ pub(super) fn managers(object: &Value, path: Option<&[Segment]>) -> Vec<Manager>
     managers
 }
 
-fn owns(fields: &Value, path: &[Segment]) -> bool {
-    let Some((first, rest)) = path.split_first() else { return true };
-    let Some(fields) = fields.as_object() else { return false };
-    if fields.keys().all(|key| key == ".") {
-        // An atomic field is owned as a whole.
-        return true;
+/// Returns the entries that own a field or parts of it, or else a field around it as a whole. A map of which another
+/// entry owns a part is not owned as a whole: the entry has only created the map.
+fn owners<'a>(entries: &'a [Value], path: &[Segment]) -> Vec<&'a Value> {
+    let has_fields = |entry: &Value| entry["fieldsV1"].as_object().is_some_and(|fields| !fields.is_empty());
+    let of = |entry: &'a Value| (entry, owned_depth(&entry["fieldsV1"], path).unwrap_or_default());
+    let owning = || entries.iter().filter(|entry| has_fields(entry)).map(of);
+    let own: Vec<&Value> = owning().filter(|(_, depth)| *depth == path.len()).map(|(entry, _)| entry).collect();
+    if !own.is_empty() {
+        return own;
     }
-    fields.iter().any(|(key, below)| {
-        let is_next = match first {
-            Segment::Field(name) => {
-                key.strip_prefix("f:") == Some(name) || key.strip_prefix("v:").is_some_and(|v| v == format!("{name:?}"))
-            }
-            Segment::Named(field, name) => key.strip_prefix("k:").is_some_and(|key| {
-                let key: Value = serde_json::from_str(key).unwrap_or_default();
-                is_text(&key[field.as_str()], name)
-            }),
-            Segment::Index(_) => key.starts_with("k:") || key.starts_with("i:"),
-        };
-        is_next && owns(below, rest)
-    })
+    let has_parts = |depth: usize| entries.iter().any(|entry| owns_parts(&entry["fieldsV1"], &path[..depth]));
+    owning().filter(|(_, depth)| *depth > 0 && !has_parts(*depth)).map(|(entry, _)| entry).collect()
+}
+
+/// Returns the number of segments of the longest owned path that leads to a field.
+fn owned_depth(fields: &Value, path: &[Segment]) -> Option<usize> {
+    let Some((first, rest)) = path.split_first() else { return Some(0) };
+    let fields = fields.as_object()?;
+    if fields.keys().all(|key| key == ".") {
+        return Some(0);
+    }
+    let next = fields.iter().filter(|(key, _)| is_key_of(key, first));
+    next.filter_map(|(_, below)| owned_depth(below, rest)).max().map(|depth| depth + 1)
+}
+
+/// Returns true if the fields below a path are owned one by one.
+fn owns_parts(fields: &Value, path: &[Segment]) -> bool {
+    let Some(fields) = fields.as_object() else { return false };
+    match path.split_first() {
+        Some((first, rest)) => fields.iter().any(|(key, below)| is_key_of(key, first) && owns_parts(below, rest)),
+        None => fields.keys().any(|key| key != "."),
+    }
+}
+
+/// Returns true if a key of managed fields is that of a segment.
+fn is_key_of(key: &str, segment: &Segment) -> bool {
+    match segment {
+        Segment::Field(name) => {
+            key.strip_prefix("f:") == Some(name) || key.strip_prefix("v:").is_some_and(|v| v == format!("{name:?}"))
+        }
+        Segment::Named(field, name) => key.strip_prefix("k:").is_some_and(|key| {
+            let key: Value = serde_json::from_str(key).unwrap_or_default();
+            is_text(&key[field.as_str()], name)
+        }),
+        Segment::Index(_) => key.starts_with("k:") || key.starts_with("i:"),
+    }
+}
+
+/// Returns true if a path begins with this field.
+pub(super) fn begins_with(path: &[Segment], field: &str) -> bool {
+    matches!(path, [Segment::Field(first), ..] if first == field)
+}
+
+/// Returns true for the node of a pod, which a binding sets; managed fields do not contain bindings.
+pub(super) fn is_bound_node(path: &[Segment]) -> bool {
+    begins_with(path, "spec") && matches!(path, [_, Segment::Field(name)] if name == "nodeName")
 }
 
 /// Returns true if a path in a ledger is that of a field, contains it, or is part of it.
@@ -146,6 +181,24 @@ mod tests {
         for bad in ["", ".", "a..b", "a[b", "[", "a.[0"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn creator_of_a_map_owns_none_of_its_keys() {
+        let entry = |manager: &str, fields: Value| json!({"manager": manager, "fieldsV1": fields});
+        let owners = |entries: &[Value], path: &str| {
+            let object = json!({"metadata": {"managedFields": entries}});
+            let found = managers(&object, Some(&parse(path).unwrap())).into_iter().map(|manager| manager.name);
+            found.collect::<Vec<_>>().join(" ")
+        };
+        let creator = entry("create", json!({"f:data": {}}));
+        let patch = entry("patch", json!({"f:data": {"f:x": {}}}));
+        let both = [creator.clone(), patch];
+        assert_eq!((owners(&both, "data.x"), owners(&both, "data.y")), ("patch".into(), String::new()));
+        assert_eq!(
+            (owners(&[creator.clone()], "data.x"), owners(&[creator], "spec.x")),
+            ("create".into(), String::new())
+        );
     }
 
     const WEB: &str = r#"k:{"name":"web"}"#;

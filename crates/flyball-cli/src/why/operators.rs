@@ -12,7 +12,7 @@ use super::token::{Credentials, TokenArgs};
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::registry;
 use clap::Args;
-use flyball_console::{Claimant, Location, Pages};
+use flyball_console::{Claimant, Location, Pages, is_manager};
 use kube::Client;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
@@ -86,9 +86,11 @@ impl Operator {
 
 impl Operators {
     /// Finds the operators of a cluster, and reads their first pages.
-    pub(super) async fn find(client: &Client, args: &OperatorArgs) -> Result<Self> {
+    ///
+    /// `server` is the URL of the API server.
+    pub(super) async fn find(client: &Client, server: &str, args: &OperatorArgs) -> Result<Self> {
         let credentials = args.credentials()?;
-        let (mut endpoints, mut sources) = endpoints(client, args).await?;
+        let (mut endpoints, mut sources) = endpoints(client, server, args).await?;
         endpoints.truncate(MAX_OPERATORS);
         let mut asked = JoinSet::new();
         for (at, endpoint) in endpoints.into_iter().enumerate() {
@@ -124,12 +126,22 @@ impl Operators {
             let page = page.unwrap_or_default();
             found.extend(page.reconciles.into_iter().take(MAX_RECONCILES).map(|reconcile| Recorded {
                 operator: operator.overview.operator.clone(),
+                manager: operator.overview.manager().to_owned(),
                 claimant: operator.claimant.clone(),
                 reconcile,
             }));
         }
         found.sort_by(|one, other| other.reconcile.began.cmp(&one.reconcile.began));
         found
+    }
+
+    /// Returns true if an operator other than a claimant has its field manager, so that managed fields prove nothing.
+    pub(super) fn share_manager(&self, manager: &str, claimant: &Claimant) -> bool {
+        let is_other = |operator: &&Operator| {
+            operator.claimant.as_ref().is_none_or(|other| other.deployment != claimant.deployment)
+        };
+        let is_same = |other: &str| is_manager(manager, other) || is_manager(other, manager);
+        self.reached.iter().filter(is_other).any(|operator| is_same(operator.overview.manager()))
     }
 
     /// Returns what the operators know about an object.
@@ -150,12 +162,17 @@ async fn read<T: DeserializeOwned>(client: &Client, pages: &Pages, page: &str, q
     serde_json::from_value(page).context("the page is not that of an operator with a ledger")
 }
 
-/// Returns the endpoints of all operators, named ones first, and the named operators that cannot be found.
+/// Returns the endpoints of all operators, named ones first, and the named operators that cannot be found. `server` is
+/// the URL of the API server, whose operators run on this machine: a fork of a cluster has the identity of the cluster.
 ///
 /// # Errors
 ///
 /// If a name on the command line is invalid.
-pub(crate) async fn endpoints(client: &Client, args: &OperatorArgs) -> Result<(Vec<Endpoint>, Vec<Source>)> {
+pub(crate) async fn endpoints(
+    client: &Client,
+    server: &str,
+    args: &OperatorArgs,
+) -> Result<(Vec<Endpoint>, Vec<Source>)> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let names: Vec<OperatorName> = args.operators.iter().map(|text| parse(text)).collect::<Result<_>>()?;
     for name in names {
@@ -172,7 +189,7 @@ pub(crate) async fn endpoints(client: &Client, args: &OperatorArgs) -> Result<(V
         }
     }
     if let Some(cluster) = registry::cluster_id(client).await {
-        let urls = registry::addresses(&cluster).into_iter();
+        let urls = registry::addresses(&cluster, server).into_iter();
         let urls = urls.filter_map(|address| Url::parse(&format!("http://{address}")).ok());
         urls.for_each(|url| add(&mut found, Endpoint::local(Location::url(url))));
     }

@@ -56,8 +56,17 @@ impl fmt::Display for Object {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Overview {
     pub(super) operator: String,
+    /// The field manager, empty if the operator does not report it.
+    pub(super) field_manager: String,
     pub(super) lease: Option<Lease>,
     pub(super) stores: Vec<Store>,
+}
+
+impl Overview {
+    /// Returns the field manager, which is the name of the operator unless it reports another one.
+    pub(super) fn manager(&self) -> &str {
+        if self.field_manager.is_empty() { &self.operator } else { &self.field_manager }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -104,6 +104,16 @@ impl Reasons {
         }
     }
 
+    /// Adds that no operator is known that reconciles an object.
+    pub(super) fn without_operator(&mut self, target: &Object) {
+        let text = format!(
+            "no running operator with a ledger is known for the kind {}; name it with --operator URL or \
+             --operator NAMESPACE/DEPLOYMENT",
+            target.kind
+        );
+        self.add("noOperator", text);
+    }
+
     /// Adds what an operator knows.
     pub(super) fn of_operator(&mut self, operator: &Operator, page: &ObjectPage, target: &Object, live: &Value) {
         self.leadership(operator, page);
@@ -256,21 +266,42 @@ impl Reasons {
         }
         match &*last.outcome {
             "success" | "requeue" | "requeue_after" => {
-                let is_current = last.resource_version.as_deref() == live["metadata"]["resourceVersion"].as_str();
+                let newest = live["metadata"]["resourceVersion"].as_str();
+                let target = Object::of(live);
+                // Its own write, such as that of the status, is not news to it.
+                let is_own = last
+                    .writes
+                    .iter()
+                    .any(|write| newest.is_some() && write.object.is_same(&target) && write.after.as_deref() == newest);
+                let has_read = last.resource_version.as_deref() == newest;
+                let is_current = has_read || is_own;
                 let writes = last.writes.iter().filter(|write| write.result != "unchanged").count();
                 let what = match writes {
                     0 => "made no change".to_owned(),
                     1 => "made 1 write".to_owned(),
                     _ => format!("made {writes} writes"),
                 };
-                let read = if is_current { "the newest version" } else { "an older version" };
-                let text = format!("its last reconcile ({id}, {ago}) read {read} and {what}");
+                let text = match (has_read, is_own) {
+                    (false, true) => format!("its last reconcile ({id}, {ago}) wrote the newest version"),
+                    (true, _) => format!("its last reconcile ({id}, {ago}) read the newest version and {what}"),
+                    (false, false) => format!("its last reconcile ({id}, {ago}) read an older version and {what}"),
+                };
                 let reason = if is_current { "upToDate" } else { "reconciled" };
                 self.of(operator, name, reason, text);
             }
             _ => {}
         }
     }
+}
+
+/// Returns true for a pod without a node, about which no scheduler has reported anything.
+pub(super) fn is_unscheduled(object: &Value) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let is_pod = object["kind"] == "Pod" && object["apiVersion"] == "v1";
+    let is_pending = matches!(object["status"]["phase"].as_str(), None | Some("" | "Pending"));
+    let has_node = object["spec"]["nodeName"].as_str().is_some_and(|name| !name.is_empty());
+    let is_deleted = object["metadata"]["deletionTimestamp"].is_string();
+    is_pod && is_pending && !has_node && !is_deleted && !conditions.any(|condition| condition["type"] == "PodScheduled")
 }
 
 /// Returns what an object reports about its own waiting: conditions that are not met, and the newest warning.
@@ -388,6 +419,40 @@ mod tests {
         let waits =
             json!({"last": {"outcome": "wait", "error": "there is no secret", "began": "2026-01-01T00:00:50Z"}});
         check(find(none(), page(none(), Value::Null, waits)), "waiting", "there is no secret (10s ago)");
+    }
+
+    #[test]
+    fn own_writes_are_no_news() {
+        let last = |object: Value| {
+            json!({"id": "0123456789", "resourceVersion": "6", "outcome": "success", "began": "2026-01-01T00:00:00Z",
+                "writes": [{"object": object, "verb": "apply", "subresource": "status", "before": "6", "after": "7"}]})
+        };
+        let find = |object: Value| {
+            let page = page(json!({}), Value::Null, json!({"last": last(object)}));
+            reasons(json!({}), page, &live()).pop().expect("a reason")
+        };
+        let own = find(json!({"group": "example.com", "kind": "Site", "namespace": "ns", "name": "a"}));
+        assert_eq!(own, ("upToDate", "its last reconcile (01234567, 60s ago) wrote the newest version".to_owned()));
+        let (reason, text) = find(json!({"kind": "ConfigMap", "namespace": "ns", "name": "a"}));
+        assert_eq!(reason, "reconciled");
+        assert!(text.ends_with("read an older version and made 1 write"), "{text}");
+    }
+
+    #[test]
+    fn pods_without_a_scheduler_are_recognized() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending"}});
+        assert!(is_unscheduled(&pod));
+        for (path, value) in [
+            ("/status", json!({"phase": "Running"})),
+            ("/status", json!({"conditions": [{"type": "PodScheduled", "status": "False"}]})),
+            ("/kind", json!("Deployment")),
+        ] {
+            let mut other = pod.clone();
+            *other.pointer_mut(path).expect("a field") = value;
+            assert!(!is_unscheduled(&other), "{other}");
+        }
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "node-1"}});
+        assert!(!is_unscheduled(&bound));
     }
 
     #[test]

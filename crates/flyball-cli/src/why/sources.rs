@@ -1,26 +1,32 @@
 //! The investigation: reads the object, its owners and the ledgers, and builds the answer.
 
-use super::answer::{Answer, Field, Question, Source, StepKind};
-use super::chain::{self, Moment};
+use super::answer::{Answer, Field, Question, Source, Step, StepKind};
+use super::chain;
 use super::claims::{self, Recorded};
+use super::evidence::{self, Evidence, Moment, Search};
 use super::fields::{self, Segment};
 use super::operators::{Operator, OperatorArgs, Operators};
-use super::page::{Object, ObjectPage, Reconcile, time};
-use super::reasons::{Reasons, waits};
+use super::page::{Object, ObjectPage, time};
+use super::reasons::{Reasons, is_unscheduled, waits};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
 use flyball_console::hide_values;
 use flyball_console::{Claimant, LoggedWrite, WriteTarget, logged_writes};
 use flyball_core::Clock;
-use flyball_core::time::{Timestamp, parse_rfc3339};
-use http::Request;
+use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339};
+use http::header::CONTENT_TYPE;
+use http::{Request, StatusCode};
 use kube::Client;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::mem::take;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Limit of the steps of a chain.
 const MAX_STEPS: usize = 32;
+/// Difference of clocks up to which the local one is used, which is more precise than the server's time.
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
+/// Status codes of failed requests.
+const FORBIDDEN: u16 = StatusCode::FORBIDDEN.as_u16();
+const NOT_FOUND: u16 = StatusCode::NOT_FOUND.as_u16();
 
 /// The findings while a chain is followed.
 struct Investigation<'a> {
@@ -28,16 +34,16 @@ struct Investigation<'a> {
     kinds: &'a Kinds,
     operators: Operators,
     answer: Answer,
-    visited: BTreeSet<(Object, Option<String>)>,
+    visited: BTreeSet<(Object, Option<String>, Option<u64>)>,
 }
 
-/// Answers a question about an object.
+/// Answers a question about an object. `server` is the URL of the API server.
 ///
 /// # Errors
 ///
 /// If the object cannot be read, or the path of a field is invalid.
 pub(crate) async fn investigate(
-    client: &Client,
+    (client, server): (&Client, &str),
     kinds: &Kinds,
     (kind, namespace, name): (&Kind, &str, &str),
     args: &OperatorArgs,
@@ -49,8 +55,8 @@ pub(crate) async fn investigate(
     };
     let live = get(client, &kind.path(kind.namespaced.then_some(namespace), Some(name))).await;
     let live = live.context(format!("cannot read {} {name}", kind.kind))?;
-    let operators = Operators::find(client, args).await?;
-    let (now, object) = (Clock::system().now(), Object::of(&live));
+    let operators = Operators::find(client, server, args).await?;
+    let (now, object) = (now(client).await, Object::of(&live));
     let (state, since) = state(&live);
     let sources: Vec<Source> = operators.sources.clone();
     let (chain, waits, reasons, excluded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -79,6 +85,20 @@ async fn get(client: &Client, path: &str) -> kube::Result<Value> {
         hide_values(&mut object);
     }
     Ok(object)
+}
+
+/// Returns the time of the cluster, whose clock may be simulated: that of the answer to the question who asks. It needs
+/// no permission and writes nothing.
+async fn now(client: &Client) -> Timestamp {
+    let local = Clock::system().now();
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header(CONTENT_TYPE, "application/json")
+        .body(review.to_string().into_bytes());
+    let Ok(request) = request else { return local };
+    let answer = client.request::<Value>(request).await.unwrap_or_default();
+    let server = answer["metadata"]["creationTimestamp"].as_str().and_then(parse_rfc3339);
+    server.filter(|server| server.duration_since(local).abs() > MAX_CLOCK_SKEW).unwrap_or(local)
 }
 
 fn field_of(live: &Value, text: &str, path: &[Segment]) -> Field {
@@ -116,19 +136,24 @@ impl Investigation<'_> {
         let mut path = path;
         while self.answer.chain.len() < MAX_STEPS {
             let object = Object::of(&live);
-            if !self.visited.insert((object.clone(), moment.version.clone())) {
+            if !self.visited.insert((object.clone(), moment.version.clone(), moment.newest)) {
                 return;
             }
-            let reconciles = self.operators.reconciles(&object).await;
-            let (facts, claims) = self.separate_claims(reconciles, &live, &object).await;
-            let next = match chain::write_of(&facts, &object, &moment, path) {
-                Some((recorded, write)) => {
+            let log = self.logged_writes(&object).await;
+            let own = log.as_deref().map(|log| evidence::of_this_object(&live, log));
+            let managers = fields::managers(&live, path);
+            let search = Search { live: &live, object: &object, moment: &moment, path, managers: &managers };
+            let recorded = self.operators.reconciles(&object).await;
+            let (facts, claims): (Vec<_>, Vec<_>) =
+                recorded.into_iter().partition(|recorded| recorded.claimant.is_none());
+            let next = match search.evidence(&facts, own.as_deref()) {
+                Evidence::Ledger(recorded, write) => {
                     self.answer.chain.push(chain::write(recorded, write));
                     self.cause(recorded).await
                 }
-                None => {
-                    self.add_claim(&claims, &object, &moment, path);
-                    self.without_ledger(&live, &object, &moment, path).await
+                evidence => {
+                    self.add_claim(&claims, &search, log.as_deref()).await;
+                    self.without_ledger(&search, evidence, log.as_deref()).await
                 }
             };
             let Some((next, at)) = next else { return };
@@ -142,60 +167,33 @@ impl Investigation<'_> {
         let cause = chain::main_cause(reconcile)?;
         self.answer.chain.push(chain::caused_by(recorded, cause));
         let before = time(&reconcile.began);
+        let newest = |version: &Option<String>| version.as_deref().and_then(|version| version.parse().ok());
         if cause.kind == "change" {
+            if cause.after.is_none() {
+                self.deletion(&cause.object, &Moment { before, ..Moment::default() }).await;
+                return None;
+            }
             let live = self.read(&cause.object).await?;
-            return Some((live, Moment { version: cause.after.clone(), before }));
+            let (version, newest) = (cause.after.clone(), newest(&cause.after));
+            return Some((live, Moment { version, newest, before }));
         }
         // A retry or a timer continues an earlier reconcile of the same object, whose spec is the origin.
         let live = self.read(&reconcile.object).await?;
-        Some((live, Moment { version: None, before }))
+        Some((live, Moment { version: None, newest: newest(&reconcile.resource_version), before }))
     }
 
-    /// Separates reconciles that count as facts from claims.
-    async fn separate_claims(
-        &self,
-        all: Vec<Recorded>,
-        live: &Value,
-        object: &Object,
-    ) -> (Vec<Recorded>, Vec<Recorded>) {
-        if all.iter().all(|recorded| recorded.claimant.is_none()) {
-            return (all, Vec::new());
-        }
-        let (managers, log) = (fields::managers(live, None), self.logged_writes(object).await);
-        let mut allowed: BTreeMap<(Claimant, String), bool> = BTreeMap::new();
-        let (mut facts, mut claims) = (Vec::new(), Vec::new());
-        for mut recorded in all {
-            let Some(claimant) = recorded.claimant.clone() else {
-                facts.push(recorded);
-                continue;
-            };
-            let (mut confirmed, mut others) = (Vec::new(), Vec::new());
-            for write in take(&mut recorded.reconcile.writes) {
-                let is_possible = write.object.is_same(object)
-                    && claims::is_confirmed(&recorded, &claimant, &write, &managers, log.as_deref());
-                let key = (claimant.clone(), write.subresource.clone());
-                let is_fact = is_possible
-                    && match allowed.get(&key) {
-                        Some(known) => *known,
-                        None => {
-                            let may = self.may_write(&claimant, object, &write.subresource).await;
-                            *allowed.entry(key).or_insert(may)
-                        }
-                    };
-                if is_fact { confirmed.push(write) } else { others.push(write) }
-            }
-            // One confirmed write proves nothing about the others.
-            if !confirmed.is_empty() {
-                let reconcile = Reconcile { writes: confirmed, ..recorded.reconcile.clone() };
-                facts.push(Recorded { reconcile, ..recorded.clone() });
-            }
-            recorded.reconcile.writes = others;
-            claims.push(recorded);
-        }
-        (facts, claims)
+    /// Adds the user that deleted an object.
+    async fn deletion(&mut self, object: &Object, moment: &Moment) {
+        let log = self.logged_writes(object).await.unwrap_or_default();
+        let step = match evidence::deletion(&log, moment) {
+            Some(write) => chain::logged(object, write, StepKind::Origin),
+            None => chain::unknown(object, format!("no log contains who deleted {object}")),
+        };
+        self.answer.chain.push(step);
     }
 
-    async fn may_write(&self, claimant: &Claimant, object: &Object, subresource: &str) -> bool {
+    /// Returns true if a claimant may write an object; `None` if that is unknown.
+    async fn may_write(&self, claimant: &Claimant, object: &Object, subresource: &str) -> Option<bool> {
         match self.kinds.of(&object.api_version(), &object.kind) {
             Some(kind) => {
                 let (group, version, plural) = (&object.group, &object.version, &kind.plural);
@@ -203,56 +201,82 @@ impl Investigation<'_> {
                 let target = WriteTarget { group, version, plural, subresource, namespace, name };
                 claimant.may_write(self.client, &target).await
             }
-            None => false,
+            None => Some(false),
         }
     }
 
-    /// Adds what an operator without proof says about a write and its cause.
-    fn add_claim(&mut self, claims: &[Recorded], object: &Object, moment: &Moment, path: Option<&[Segment]>) {
-        let Some((recorded, write)) = chain::write_of(claims, object, moment, path) else { return };
-        let cause = chain::main_cause(&recorded.reconcile).map(|cause| chain::caused_by(recorded, cause));
-        for mut step in std::iter::once(chain::write(recorded, write)).chain(cause) {
-            step.claimed_by = recorded.claimant.as_ref().map(|claimant| claimant.deployment.clone());
-            self.answer.chain.push(step);
-        }
+    /// Adds what a discovered operator says about a write and its cause.
+    async fn add_claim(&mut self, claims: &[Recorded], search: &Search<'_>, log: Option<&[LoggedWrite]>) {
+        let Some((recorded, write)) = search.write_of(claims) else { return };
+        let Some(claimant) = &recorded.claimant else { return };
+        let managers = fields::managers(search.live, None);
+        let managers = (!self.operators.share_manager(&recorded.manager, claimant)).then_some(&*managers);
+        let confirmed = claims::is_confirmed(recorded, claimant, write, managers, log)
+            && self.may_write(claimant, search.object, &write.subresource).await == Some(true);
+        let claimed_by = Some(claimant.deployment.clone());
+        self.answer.chain.push(Step { claimed_by, confirmed, ..chain::write(recorded, write) });
+        self.answer.chain.extend(chain::main_cause(&recorded.reconcile).map(|cause| chain::caused_by(recorded, cause)));
     }
 
     /// Returns the Deployment of an operator whose page about an object is a claim.
     async fn claimed_by(&self, operator: &Operator, live: &Value, object: &Object) -> Option<String> {
         let claimant = operator.claimant()?;
-        let manages = claims::manages(&operator.overview.operator, &fields::managers(live, None));
-        let may_write =
-            async || self.may_write(claimant, object, "").await || self.may_write(claimant, object, "status").await;
-        let is_witness = manages && may_write().await;
+        let manager = operator.overview.manager();
+        let manages =
+            claims::manages(manager, &fields::managers(live, None)) && !self.operators.share_manager(manager, claimant);
+        let may_write = async |subresource: &str| self.may_write(claimant, object, subresource).await == Some(true);
+        let is_witness = manages && (may_write("").await || may_write("status").await);
         (!is_witness).then(|| claimant.deployment.clone())
     }
 
-    /// Adds the manager of an object, and returns its owner unless the manager acts for no owner.
+    /// Adds the write of an object, and returns its owner unless the writer acts for no owner.
     async fn without_ledger(
         &mut self,
-        live: &Value,
-        object: &Object,
-        moment: &Moment,
-        path: Option<&[Segment]>,
+        search: &Search<'_>,
+        evidence: Evidence<'_>,
+        log: Option<&[LoggedWrite]>,
     ) -> Option<(Value, Moment)> {
-        let managers = fields::managers(live, path);
-        let manager = match path {
-            Some(_) => managers.first(),
-            None => chain::manager_of(&managers, moment),
+        let Search { live, object, moment, path, .. } = *search;
+        let manager = match evidence {
+            Evidence::Logged(write) => write.manager.as_str(),
+            Evidence::Managed(manager) => manager.name.as_str(),
+            Evidence::Ledger(..) | Evidence::OnlyLater | Evidence::Missing => "",
         };
         let owners = live["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-        // A person who edits a child acts for no owner.
-        let is_person = manager.is_some_and(|manager| manager.name.starts_with("kubectl"));
         let owner = owners.iter().find(|owner| owner["controller"] == true).or_else(|| owners.first());
-        let owner = owner.filter(|_| !is_person);
+        // A person who edits a child acts for no owner, nor do a scheduler and the writer of a status.
+        let is_of_part = path.is_some_and(|path| fields::begins_with(path, "status") || fields::is_bound_node(path));
+        let owner = owner.filter(|_| !manager.starts_with("kubectl") && !is_of_part);
         let kind = if owner.is_some() { StepKind::Write } else { StepKind::Origin };
-        let writes = self.logged_writes(object).await.unwrap_or_default();
-        let step = match chain::logged_write(&writes, manager, moment) {
-            Some(write) => Some(chain::logged(object, write, kind)),
-            None => manager.map(|manager| chain::managed(object, manager, kind)),
-        };
-        let at = step.as_ref().and_then(|step| step.time);
-        self.answer.chain.extend(step);
+        let mut next = Moment { version: None, ..moment.clone() };
+        match evidence {
+            Evidence::Logged(write) => {
+                let step = chain::logged(object, write, kind);
+                next = Moment { newest: write.revision.parse().ok(), before: step.time.or(moment.before), ..next };
+                self.answer.chain.push(step);
+                if owner.is_some() && evidence::is_creation(write) {
+                    let earlier = Moment { newest: next.newest, ..Moment::default() };
+                    let deletion = evidence::deletion(log.unwrap_or_default(), &earlier);
+                    self.answer.chain.extend(deletion.map(|deletion| chain::recreated_after(object, deletion)));
+                }
+            }
+            Evidence::Managed(manager) => {
+                next.before = manager.time.map(Moment::end_of_second).or(moment.before);
+                self.answer.chain.push(chain::managed(object, manager, kind));
+            }
+            Evidence::OnlyLater => {
+                let text = format!("the managed fields of {object} contain only later writes");
+                self.answer.chain.push(chain::unknown(object, text));
+            }
+            Evidence::Ledger(..) | Evidence::Missing => {
+                let text = match path {
+                    Some(path) if fields::is_bound_node(path) => "managed fields do not contain bindings of schedulers",
+                    Some(_) => "no manager owns the field: it may be a default, or its writer is not recorded",
+                    None => "no managed fields and no log contain who wrote it",
+                };
+                self.answer.chain.push(chain::unknown(object, text.to_owned()));
+            }
+        }
         let owner = owner?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let api_version = text(&owner["apiVersion"]);
@@ -266,7 +290,7 @@ impl Investigation<'_> {
         };
         self.answer.chain.push(chain::owned_by(&owner));
         let live = self.read(&owner).await?;
-        Some((live, Moment { version: None, before: at.or(moment.before) }))
+        Some((live, next))
     }
 
     /// Returns the writes of an object with their users, newest first. Embedded control planes keep them, for
@@ -277,19 +301,51 @@ impl Investigation<'_> {
         logged_writes(self.client, (&object.group, &kind.plural), place).await
     }
 
-    /// Reads an object; one that was deleted, or may not be read, ends the chain.
-    async fn read(&self, object: &Object) -> Option<Value> {
-        let kind = self.kinds.of(&object.api_version(), &object.kind)?;
-        let path = kind.path(object.namespace.as_deref(), Some(&object.name));
-        let mut live = get(self.client, &path).await.ok()?;
-        kind.set_type(&mut live);
-        Some(live)
+    /// Reads an object; one that cannot be read ends the chain with the reason.
+    async fn read(&mut self, object: &Object) -> Option<Value> {
+        let text = match self.kinds.of(&object.api_version(), &object.kind) {
+            None => format!("the cluster has no kind {} in {}", object.kind, object.api_version()),
+            Some(kind) => match get(self.client, &kind.path(object.namespace.as_deref(), Some(&object.name))).await {
+                Ok(mut live) => {
+                    kind.set_type(&mut live);
+                    return Some(live);
+                }
+                Err(kube::Error::Api(status)) if status.code == FORBIDDEN => {
+                    let namespace = object.namespace.as_deref().filter(|_| kind.namespaced);
+                    let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+                    format!("you may not get {}{place}", kind.plural)
+                }
+                Err(kube::Error::Api(status)) if status.code == NOT_FOUND => format!("{object} does not exist"),
+                Err(error) => format!("cannot read {object}: {error}"),
+            },
+        };
+        self.answer.chain.push(chain::unknown(object, text));
+        None
+    }
+
+    /// Returns why a pod has no node, if no scheduler has reported it: there are no nodes.
+    async fn unscheduled(&self, live: &Value) -> Option<String> {
+        if !is_unscheduled(live) {
+            return None;
+        }
+        let nodes = get(self.client, "/api/v1/nodes?limit=1").await.ok()?;
+        let text = match nodes["items"].as_array().is_some_and(Vec::is_empty) {
+            true => {
+                "not scheduled: the cluster has no nodes; add one, such as with flyball cluster node add".to_owned()
+            }
+            false => {
+                let scheduler = live["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler");
+                format!("not scheduled: {scheduler} has reported no result, check that it runs")
+            }
+        };
+        Some(text)
     }
 
     /// Adds what an object waits for, and when it is reconciled next.
     async fn explain_state(&mut self, live: &Value) {
         let events = self.events(live).await;
         self.answer.waits = waits(live, &events);
+        self.answer.waits.extend(self.unscheduled(live).await);
         let mut reasons = Reasons::new(self.answer.now);
         let target = self.answer.object.clone();
         let states = self.operators.states(&target).await;
@@ -302,6 +358,7 @@ impl Investigation<'_> {
     async fn explain_inaction(&mut self, live: &Value) {
         let events = self.events(live).await;
         self.answer.waits = waits(live, &events);
+        self.answer.waits.extend(self.unscheduled(live).await);
         let mut reasons = Reasons::new(self.answer.now);
         reasons.of_object(live);
         let target = self.answer.object.clone();
@@ -313,6 +370,9 @@ impl Investigation<'_> {
             self.operators.reached.iter().filter(is_fact).map(|of| of.overview.operator.as_str()).collect();
         if !is_reconciled && !names.is_empty() {
             reasons.excluded.push(format!("{} do not reconcile this kind", names.join(", ")));
+        }
+        if states.iter().all(|(_, page)| page.controllers.is_empty()) {
+            reasons.without_operator(&target);
         }
         self.answer.reasons = reasons.found;
         self.answer.excluded = reasons.excluded;

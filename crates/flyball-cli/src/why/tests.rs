@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Text that must change nothing at a terminal: colors, another line, the direction of text.
 const HOSTILE: &str = "x\u{1b}[32mready\u{1b}[0m\nnode/n is ready\r\u{9b}1m\u{202e}\u{200f}\u{61c}";
 
+/// URL of the API server, which only operators on this machine have.
+const SERVER: &str = "https://127.0.0.1:1";
+
 /// A cluster with an operator of its administrator in the namespace `shop`, and a Deployment of a tenant with the same
 /// label in `team-a`.
 #[derive(Clone, Default)]
@@ -146,7 +149,7 @@ impl Cluster {
         let client = self.client();
         let kinds = Kinds::discover(&client).await.expect("kinds");
         let kind = kinds.find("configmap").expect("a kind");
-        super::sources::investigate(&client, &kinds, (kind, "default", "a"), &args(names, true), question)
+        super::sources::investigate((&client, SERVER), &kinds, (kind, "default", "a"), &args(names, true), question)
             .await
             .expect("an answer")
     }
@@ -165,7 +168,7 @@ fn args(names: &[&str], insecure_operator_token: bool) -> OperatorArgs {
 async fn only_named_operators_receive_the_token() {
     let cluster = Cluster::default();
     let client = cluster.client();
-    let find = async |names: &[&str]| Operators::find(&client, &args(names, true)).await.expect("operators");
+    let find = async |names: &[&str]| Operators::find(&client, SERVER, &args(names, true)).await.expect("operators");
     let claimants = |found: &Operators| -> Vec<Option<String>> {
         let claimant = |operator: &Operator| operator.claimant().map(|claimant| claimant.deployment.clone());
         found.reached.iter().map(claimant).collect()
@@ -187,7 +190,7 @@ async fn only_named_operators_receive_the_token() {
     assert!(cluster.tokens().iter().all(|path| path.starts_with(page)), "nor for other pages");
 
     // The API server does not verify who receives a request to a pod.
-    let found = Operators::find(&client, &args(&["shop/op"], false)).await.expect("operators");
+    let found = Operators::find(&client, SERVER, &args(&["shop/op"], false)).await.expect("operators");
     assert_eq!((cluster.tokens(), claimants(&found)), (Vec::new(), vec![Some("team-a/op".to_owned())]));
     let withheld = found.sources[0].error.clone().unwrap_or_default();
     assert!(withheld.contains("create pods in the namespace of shop/op"), "{withheld}");
@@ -200,7 +203,8 @@ async fn only_named_operators_receive_the_token() {
 #[tokio::test]
 async fn pods_of_two_deployments_are_one_operator() {
     let cluster = Cluster { has_copy: true, ..Cluster::default() };
-    let found = Operators::find(&cluster.client(), &args(&["shop/op", "shop/op"], true)).await.expect("operators");
+    let found =
+        Operators::find(&cluster.client(), SERVER, &args(&["shop/op", "shop/op"], true)).await.expect("operators");
     let claimant = |operator: &Operator| operator.claimant().map(|claimant| claimant.deployment.clone());
     let claimants: Vec<_> = found.reached.iter().map(claimant).collect();
     // The forged pods are found by the labels only, as those of the copy.
@@ -211,7 +215,7 @@ async fn pods_of_two_deployments_are_one_operator() {
 #[tokio::test]
 async fn pods_that_only_have_the_labels_of_a_named_deployment_are_not_taken_as_it() {
     let cluster = Cluster { is_open: true, ..Cluster::default() };
-    let found = Operators::find(&cluster.client(), &args(&["shop/op"], true)).await.expect("operators");
+    let found = Operators::find(&cluster.client(), SERVER, &args(&["shop/op"], true)).await.expect("operators");
     let named = found.reached.iter().filter(|operator| operator.claimant().is_none()).count();
     let claims = found.reached.iter().filter_map(|operator| operator.claimant());
     let claims: Vec<&str> = claims.map(|claimant| claimant.deployment.as_str()).collect();
@@ -220,22 +224,31 @@ async fn pods_that_only_have_the_labels_of_a_named_deployment_are_not_taken_as_i
 }
 
 #[tokio::test]
-async fn discovered_operators_are_witnesses_only_if_the_api_server_agrees() {
+async fn steps_of_discovered_operators_are_claims_that_the_api_server_may_confirm() {
     const OPERATOR: &str = "system:serviceaccount:team-a:op";
     let steps = async |writer: &'static str, manager: &'static str| {
         let cluster = Cluster { writer, manager, ..Cluster::default() };
         let answer = cluster.investigate(&[], &Question::Object).await;
-        let step = |step: &super::answer::Step| (step.source, step.claimed_by.clone());
+        let step = |step: &super::answer::Step| (step.source, step.claimed_by.clone(), step.confirmed);
         answer.chain.iter().map(step).collect::<Vec<_>>()
     };
-    let claim = ("ledger", Some("team-a/op".to_owned()));
-    let refuted = vec![claim.clone(), claim, ("managedFields", None)];
+    let claim = ("ledger", Some("team-a/op".to_owned()), false);
+    let refuted = vec![claim.clone(), claim, ("managedFields", None, false)];
     // The name of a field manager is no proof: a service account that may not write the object has not written it.
     assert_eq!(steps("", "shop-operator").await, refuted);
     assert_eq!(steps("system:serviceaccount:shop:op", "shop-operator").await, refuted);
     assert_eq!(steps(OPERATOR, "kubectl").await, refuted);
-    let write = ("ledger", None);
-    assert_eq!(steps(OPERATOR, "shop-operator").await, [write, ("ledger", Some("team-a/op".to_owned()))]);
+    // A confirmed write is a claim as well, and its cause is not followed.
+    let confirmed = [&[("ledger", Some("team-a/op".to_owned()), true)][..], &refuted[1..]].concat();
+    assert_eq!(steps(OPERATOR, "shop-operator").await, confirmed);
+
+    // A named operator has this manager as well: its facts win, and managed fields do not confirm the other one.
+    let cluster = Cluster { writer: OPERATOR, manager: "shop-operator", ..Cluster::default() };
+    let answer = cluster.investigate(&["shop/op"], &Question::Object).await;
+    assert!(answer.chain.iter().all(|step| step.claimed_by.is_none()), "{:#?}", answer.chain);
+    let answer = cluster.investigate(&["shop/op"], &Question::Not).await;
+    let is_claimed = |reason: &&super::answer::Reason| reason.claimed_by.as_deref() == Some("team-a/op");
+    assert!(answer.reasons.iter().any(|reason| is_claimed(&reason)), "{:#?}", answer.reasons);
 
     let cluster = Cluster { manager: "shop-operator", ..Cluster::default() };
     let answer = cluster.investigate(&[], &Question::Not).await;
@@ -246,8 +259,75 @@ async fn discovered_operators_are_witnesses_only_if_the_api_server_agrees() {
 }
 
 #[tokio::test]
+async fn chain_ends_with_the_reason() {
+    let cluster = Cluster { manager: "shop-operator", ..Cluster::default() };
+    let answer = cluster.investigate(&["shop/op"], &Question::Object).await;
+    let last = answer.chain.last().expect("a step");
+    assert_eq!((last.kind, &*last.text), (super::answer::StepKind::Unknown, "the cluster has no kind Service in v1"));
+    let json = serde_json::to_value(&answer).expect("JSON");
+    assert_eq!(
+        json["chain"].as_array().and_then(|chain| chain.last()).map(|step| &step["type"]),
+        Some(&json!("unknown"))
+    );
+}
+
+#[tokio::test]
+async fn missing_permission_and_missing_nodes_are_explained() {
+    let respond = |request: Request<Body>| async move {
+        let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "redis-cache", "controller": true}]);
+        let entry = json!({"manager": "op", "operation": "Apply", "time": "2026-01-01T00:00:11Z"});
+        let resource = |plural: &str, kind: &str| {
+            json!({"resource": plural, "scope": "Namespaced", "verbs": ["get", "list"], "singularResource": "",
+                "responseKind": {"group": "", "version": "v1", "kind": kind}})
+        };
+        let resources = [resource("configmaps", "ConfigMap"), resource("pods", "Pod")];
+        let (code, body) = match request.uri().path() {
+            "/api" => (
+                200,
+                json!({"items": [{"metadata": {"name": ""}, "versions": [
+                    {"version": "v1", "resources": resources},
+                ]}]}),
+            ),
+            "/apis" => (200, json!({"items": []})),
+            "/api/v1/namespaces/shop/pods/a" => (
+                200,
+                json!({
+                    "apiVersion": "v1", "kind": "Pod", "status": {"phase": "Pending"},
+                    "metadata": {"name": "a", "namespace": "shop", "ownerReferences": owner, "managedFields": [entry]},
+                }),
+            ),
+            "/api/v1/nodes" => (200, json!({"items": []})),
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews" => {
+                (201, json!({"metadata": {"creationTimestamp": "2026-01-01T00:01:11Z"}}))
+            }
+            _ => (
+                403,
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403,
+                "message": "forbidden", "reason": "Forbidden"}),
+            ),
+        };
+        let body = Body::from(body.to_string().into_bytes());
+        Ok::<_, kube::Error>(Response::builder().status(code).body(body).expect("valid"))
+    };
+    let client = Client::new(tower::service_fn(respond), "default");
+    let kinds = Kinds::discover(&client).await.expect("kinds");
+    let kind = kinds.find("pod").expect("a kind");
+    let question = Question::Object;
+    let (target, args) = ((kind, "shop", "a"), OperatorArgs::default());
+    let answer = super::sources::investigate((&client, SERVER), &kinds, target, &args, &question).await;
+    let lines = answer.expect("an answer").lines(&question);
+    let expected = [
+        "  60s ago    op applied pod/a  [managedFields]",
+        "  owned by   configmap/redis-cache",
+        "  unknown    you may not get configmaps in namespace shop",
+        "  waiting    not scheduled: the cluster has no nodes; add one, such as with flyball cluster node add",
+    ];
+    assert_eq!(lines[1..5], expected, "the time is that of the server: {lines:#?}");
+}
+
+#[tokio::test]
 async fn answers_contain_text_of_others_as_parts_of_lines() {
-    let cluster = Cluster { manager: "kubectl", ..Cluster::default() };
+    let cluster = Cluster { manager: "shop-operator", ..Cluster::default() };
     for question in [Question::Object, Question::Not, Question::Field("data.k".into())] {
         let lines = cluster.investigate(&["shop/op"], &question).await.lines(&question);
         let text = lines.concat();

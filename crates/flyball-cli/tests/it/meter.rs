@@ -99,11 +99,33 @@ fn requests_are_metered_without_an_installation() {
     assert_eq!(resources[0]["owner_kind"], "");
     let csv = home.run(&["meter", "report", "pod-cpu-request", "-o", "csv"]).ok().out;
     assert!(csv.starts_with("period_start,period_end,pod,namespace,node,") && csv.lines().count() == 3, "{csv}");
-    let watched = json(home.run(&["meter", "report", "pod-memory-request", "--for", "4s", "-o", "json"]));
+    let watched = json(home.run(&["meter", "report", "pod-cpu-request", "--for", "4s", "-o", "json"]));
     assert_eq!(watched.as_array().unwrap().len(), 2, "{watched}");
+    // All of the time counts.
+    for pod in watched.as_array().unwrap() {
+        let amount = pod["pod_request_cpu_core_microseconds"].as_i64().unwrap();
+        assert!((4 * 250_000..=5 * 250_000).contains(&amount), "{watched}");
+    }
     let short = |query| home.run(&["meter", "report", query, "--for", "1s"]).ok().err;
-    assert!(short("pod-cpu-usage").contains("note: usage is polled every 15 s"), "{}", short("pod-cpu-usage"));
+    assert!(short("pod-cpu-usage").contains("does not serve metrics.k8s.io"), "{}", short("pod-cpu-usage"));
     assert_eq!(short("pod-cpu-request"), "");
+    let utilization = home.run(&["meter", "report", "cluster-cpu-utilization", "-o", "json"]).ok();
+    assert!(utilization.err.contains("does not serve metrics.k8s.io"), "{utilization:?}");
+    let utilization: Value = serde_json::from_str(&utilization.out).unwrap();
+    assert_eq!(
+        (&utilization[0]["cluster_cpu_utilization_percent"], utilization[0]["avg_pod_count"].is_null()),
+        (&Value::Null, true)
+    );
+    let performance = home.run(&["meter", "report", "operator-performance"]).ok();
+    assert!(performance.err.contains("--for 2m --operator NAME="), "{performance:?}");
+    let operators = home.run(&["meter", "top", "--by", "operator"]).ok().out;
+    assert!(operators.contains("\n(none) "), "{operators}");
+    let address = "metering=http://127.0.0.1:1";
+    home.run(&["meter", "report", "operator-performance", "--for", "1s", "--operator", address])
+        .fails_with(&["cannot meter the operator metering"]);
+    let export = home.run(&["meter", "export", "now"]);
+    export.usage();
+    assert!(export.err.contains("neither --data nor --server") && export.err.contains("--server URL"), "{export:?}");
     assert!(home.run(&["meter", "report"]).ok().out.contains("cluster-cpu-utilization\n"));
     home.run(&["meter", "report", "nothing"]).usage();
     home.run(&["meter", "report", "pod-cpu-request", "--since", "yesterday"]).usage();
@@ -150,4 +172,18 @@ fn operator_keeps_a_history_and_runs_reports() {
         total("reconciles") > 0 && total("api_calls") > 0 && total("reconcile_microseconds") > 0
     });
     assert!(performance.out.contains("\"operator\": \"flyball-metering\""), "{performance:?}");
+    // Without the history, its work counts while it is watched.
+    let watched = ["meter", "report", "operator-performance", "--for", "3s", "-o", "json", "--operator"];
+    let watch = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| home.run(&[&watched[..], &[own.as_str()]].concat()).ok());
+        let mut count = 0;
+        while !watch.is_finished() {
+            count += 1;
+            fs::write(home.0.join("more.yaml"), REPORT.replace("name: now", &format!("name: more-{count}"))).unwrap();
+            home.run(&["apply", "-f", "more.yaml"]).ok();
+        }
+        watch.join().unwrap()
+    });
+    assert_eq!(watch.err, "", "{watch:?}");
+    assert!(watch.out.contains("\"operator\": \"flyball-metering\""), "{watch:?}");
 }

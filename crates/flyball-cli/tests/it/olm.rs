@@ -422,13 +422,12 @@ fn rehearse(home: &Home) {
         "config": {"nodeSelector": selector}})
     };
     apply(home, &[subscription("memo", config(json!({"disk": "none"})))]);
-    let began = Instant::now();
     let failed = home.run(&["olm", "rehearse", "memo", "-n", "demo", "-o", "json"]);
     let report = json_of(&failed);
     let message = report["outcome"]["message"].as_str().unwrap();
     let why = "it waits until memo.v1.0.0 is ready: Deployment memo-controller: pod";
+    // After the timeout, the message would begin with it.
     assert!(message.starts_with(why) && message.contains("is not scheduled"), "{message}");
-    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     apply(home, &[subscription("memo", config(json!({})))]);
     until(home, "olm status -n demo -o json", |output| is_succeeded(output, "memo.v1.0.0"));
 }
@@ -449,10 +448,18 @@ fn rollback_that_loses_data_is_refused() {
     );
     let refused = home.run(&["olm", "rollback", "memo", "-n", "demo", "--to", "memo.v1.1.0"]);
     refused.fails_with(&["the rollback would break stored objects", "memos.demo.flyball.dev"]);
-    let began = Instant::now();
-    home.run(&["olm", "rehearse", "memo", "-n", "demo"])
-        .fails_with(&["channel stable has no version that upgrades memo.v2.0.0: there is nothing to rehearse"]);
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let nothing = home.run(&["olm", "rehearse", "memo", "-n", "demo"]).ok();
+    assert!(
+        nothing.out.contains("channel stable has no version that upgrades memo.v2.0.0: there is nothing to rehearse"),
+        "{nothing:?}"
+    );
+    let nothing = json_of(&home.run(&["olm", "rehearse", "memo", "-n", "demo", "-o", "json"]).ok());
+    assert_eq!((&nothing["upgrade"], &nothing["from"]), (&Value::Null, &json!("memo.v2.0.0")));
+    let back = home.run(&["olm", "rehearse", "memo", "-n", "demo", "--to", "memo.v1.1.0"]);
+    assert!(
+        back.code == Some(1) && back.out.contains("flyball crd migrate memos.demo.flyball.dev --to v1"),
+        "{back:?}"
+    );
     // The storage version of the newer CRD is in the way.
     let migrate = "flyball crd migrate memos.demo.flyball.dev --to v1";
     refused.fails_with(&["no longer has the storage version v2", migrate]);

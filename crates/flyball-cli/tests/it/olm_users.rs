@@ -5,7 +5,6 @@ use crate::{CommandOutput, Home};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 /// The administrator of namespace `demo`, on another machine: nothing about the control plane is known there.
 struct Admin<'h> {
@@ -105,10 +104,9 @@ fn administrator_of_a_namespace_uses_all_commands() {
     let elsewhere = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}});
     let diary = object("demo.flyball.dev/v1", "Memo", "elsewhere", "diary", json!({"text": "a long text"}));
     apply(&home, &[elsewhere, diary]);
-    let began = Instant::now();
     let refused = admin.run(&["olm", "rollback", "memo", "-n", "demo", &override_, "--to", "memo.v1.9.0"]);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(!refused.err.contains("did not succeed after"), "it ends before the timeout: {refused:?}");
     refused.fails_with(&[
         "memo.v1.9.0 cannot be installed: InstallPlan ",
         "outside of namespace \"demo\"",

@@ -531,7 +531,6 @@ fn scaffolded_operators_run() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
 fn run_restarts_a_chart_only_for_its_inputs() {
     let home = Home::new("watches-inputs");
     home.run(&["cluster", "up", "--quiet"]).ok();
@@ -552,13 +551,9 @@ fn run_restarts_a_chart_only_for_its_inputs() {
     fs::write(folder.join("helm-charts/redis/README.md"), "changed").unwrap();
     fs::write(templates.join(".page.yaml.swp"), "changed").unwrap();
     fs::write(templates.join("page.yaml~"), "changed").unwrap();
-    // A change would be seen by now.
-    std::thread::sleep(std::time::Duration::from_secs(1));
     let text = fs::read_to_string(&template).unwrap();
-    let begin = std::time::Instant::now();
     fs::write(&template, format!("{text}# edited\n")).unwrap();
     operator.until(&format!("{} changed", template.strip_prefix(&folder).unwrap().display()));
-    assert!(begin.elapsed() < std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
     let changes = operator.all.iter().filter(|line| line.ends_with(" changed")).count();
     assert_eq!(changes, 1, "{:#?}", operator.all);
     operator.until("starting operator=");

@@ -20,10 +20,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("performance", &["controllers", "object", "operators", "summary"]),
     ("permissions", &["operators", "summary"]),
     ("verification", &["claims", "kind", "object", "operators", "store", "summary"]),
+    ("writers", &["claims", "kind", "object", "store", "summary"]),
     ("timeline", &["claims", "fields", "object", "operators", "store", "summary", "verification"]),
     ("causality", &["claims", "object", "operators", "store", "summary", "timeline", "verification"]),
     ("watch", &["kind", "secret", "store", "summary"]),
-    ("shared", &["explore", "operators", "store", "verification"]),
+    ("shared", &["explore", "operators", "store", "verification", "writers"]),
     ("stream", &["shared"]),
     (
         "answers",
@@ -58,6 +59,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "stream",
             "verification",
             "watch",
+            "writers",
         ],
     ),
 ];

@@ -229,6 +229,43 @@ async fn timeline_has_writes_events_and_no_values_of_secrets() {
 }
 
 #[tokio::test]
+async fn deleted_object_has_no_children_of_others_and_the_log_names_its_writers() {
+    let page = Page::start(false, Vec::new()).await;
+    let mut events = Events::open(&page).await;
+    events.until(|event| names(event).contains(&"default")).await;
+    page.create("ConfigMap", "configmaps", "other", json!({})).await;
+    let finalizers = json!({"metadata": {"finalizers": ["example.com/test"]}});
+    let map = page.create("ConfigMap", "configmaps", "a", finalizers).await;
+    let id = map["metadata"]["uid"].as_str().expect("a UID");
+    events.until(|event| names(event).contains(&"a")).await;
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    let send = async |request: http::Request<Vec<u8>>| page.client.request::<Value>(request).await.expect("success");
+    // A request for deletion leaves no managed field.
+    let delete = http::Request::delete(path).header("user-agent", "kubectl/v1.36 (linux)");
+    send(delete.body(Vec::new()).expect("a request")).await;
+    let is_deleting = |one: &Value| one["name"] == "a" && one["deleting"] == true;
+    events.until(|event| event["objects"].as_array().is_some_and(|all| all.iter().any(is_deleting))).await;
+    let writers = |described: &Value| -> Vec<String> {
+        let entries = described["entries"].as_array().expect("entries").iter();
+        let observed = entries.filter(|entry| entry["source"] == "observed");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        observed.map(|entry| format!("{} by {}", text(&entry["title"]), text(&entry["by"]))).collect()
+    };
+    let named = "/api/object?kind=ConfigMap&namespace=default&name=a";
+    let described = page.get(&format!("/api/object?id={id}")).await;
+    assert_eq!(writers(&described), ["change metadata by kubectl", "create by kubectl-create"]);
+    let patch = http::Request::patch(format!("{path}?fieldManager=cleaner"));
+    let patch = patch.header("content-type", "application/merge-patch+json");
+    send(patch.body(br#"{"metadata":{"finalizers":null}}"#.to_vec()).expect("a request")).await;
+    events.until(|event| event["removed"].as_array().is_some_and(|ids| ids.iter().any(|gone| gone == id))).await;
+    let described = page.get(named).await;
+    assert_eq!((&described["id"], &described["children"]), (&json!(""), &json!([])));
+    assert!(writers(&described).contains(&"change metadata by kubectl".to_owned()), "{described}");
+    let invented = page.get("/api/object?kind=ConfigMap&namespace=default&name=invented").await;
+    assert_eq!((&invented["children"], &invented["entries"]), (&json!([]), &json!([])));
+}
+
+#[tokio::test]
 async fn page_reads_only_unless_writes_are_permitted() {
     for write in [false, true] {
         let page = Page::start(write, Vec::new()).await;

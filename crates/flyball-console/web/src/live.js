@@ -30,8 +30,8 @@ function notify() {
 
 /** Returns the time of the server in milliseconds. */
 export const now = () => Date.now() + live.offset;
-/** Returns the seconds since a time of the server. */
-export const since = (time) => (now() - Date.parse(time)) / 1000;
+/** Returns the seconds since a time of the server, until now or another time in milliseconds. */
+export const since = (time, until) => ((until || now()) - Date.parse(time)) / 1000;
 
 function token() {
   const url = new URL(location.href);

@@ -13,6 +13,7 @@ import { Performance } from './performance.js';
 import { Permissions } from './permissions.js';
 import { useLatest, useLive } from './react.js';
 import { address, go, route } from './route.js';
+import { clock } from './text.js';
 
 const VIEWS = [
   { id: 'objects', label: 'Objects', key: 'o' }, { id: 'controllers', label: 'Controllers', key: 'c' },
@@ -123,15 +124,25 @@ function useRoute() {
   return current;
 }
 
+/** The banner while the cluster does not respond. */
+function Disconnected() {
+  useLive(500);
+  const time = live.status?.disconnected;
+  // The element exists before its text, so that screen readers announce it.
+  return html`<div class="disconnected" role="alert">${time ? html`<p><span class="glyph" aria-hidden="true">▲</span> <b>No connection to the cluster since ${clock(time.replace(/\.\d+/, ''))}</b>. The page shows the last known state.</p>` : null}</div>`;
+}
+
 function Connection() {
   useLive(500);
-  const { status, connected, problem } = live;
+  const { status, connected, problem: ended } = live;
+  const problem = connected && status?.disconnected ? 'no connection to the cluster' : ended;
+  const isLive = connected && !problem;
   const operators = status?.operators ?? [];
   const failing = operators.filter((operator) => operator.error);
   return html`<div class="connection">
     <div class="cluster" title=${status?.cluster}><bdi>${status?.context || status?.cluster?.replace(/^https?:\/\//, '').replace(/\/$/, '') || ''}</bdi></div>
     ${status?.namespace ? html`<div>namespace <bdi>${status.namespace}</bdi></div>` : null}
-    <div role="status" class=${connected ? 'good' : problem ? 'bad' : 'faint'}><span class="glyph" aria-hidden="true">${connected ? '●' : problem ? '▲' : '◌'}</span> ${connected ? 'live' : problem || 'connecting'}</div>
+    <div role="status" class=${isLive ? 'good' : problem ? 'bad' : 'faint'}><span class="glyph" aria-hidden="true">${isLive ? '●' : problem ? '▲' : '◌'}</span> ${isLive ? 'live' : problem || 'connecting'}</div>
     ${operators.length ? html`<div class=${failing.length ? 'bad' : 'faint'} title=${failing.map((operator) => `${operator.name}: ${operator.error}`).join('\n')}>
       ${operators.length - failing.length} of ${operators.length} ${operators.length === 1 ? 'operator' : 'operators'}</div>` : null}
     <div class="faint">${status ? (status.write ? 'read and write' : 'read only') : ''}</div>
@@ -167,7 +178,7 @@ function App() {
       <div class="tools"><button class="button quiet" onClick=${toggleTheme} aria-label="Dark or light"><span aria-hidden="true">${theme === 'dark' ? '☀' : '☾'}</span></button>
         <button class="button quiet" onClick=${() => setHelp(true)} aria-label="Keys"><span aria-hidden="true">?</span></button></div>
     </nav>
-    <main>${shown}</main>
+    <main><${Disconnected} />${shown}</main>
     ${help ? html`<${Help} onClose=${() => setHelp(false)} />` : null}
   </div>`;
 }

@@ -17,7 +17,7 @@ const SCOPES = [
   { id: 'state', label: 'With state' }, { id: 'unready', label: 'Unready' }, { id: 'all', label: 'All' },
 ];
 
-function Line({ line, kinds }) {
+function Line({ line, kinds, until }) {
   const { row } = line;
   const twisty = line.expanded == null ? '' : line.expanded ? '▾' : '▸';
   return html`
@@ -30,7 +30,7 @@ function Line({ line, kinds }) {
     <bdi class="namespace">${row.namespace}</bdi>
     <${Health} health=${row.health} state=${row.state} />
     <bdi class="reason" title=${row.reason}>${row.reason}</bdi>
-    <span class="age">${row.created ? age(since(row.created)) : ''}</span>`;
+    <span class="age">${row.created ? age(since(row.created, until)) : ''}</span>`;
 }
 
 export function Objects() {
@@ -86,7 +86,10 @@ export function Objects() {
     event.preventDefault();
   };
   const problems = kinds.filter((watch) => watch.error);
-  return html`<section class="view objects" aria-label="Objects">
+  // Without a connection to the cluster, ages stop at its loss, and states have no colors.
+  const lost = live.status?.disconnected;
+  const until = lost && Date.parse(lost);
+  return html`<section class=${`view objects ${lost ? 'stale' : ''}`} aria-label="Objects">
     <header class="bar">
       <h1>Objects</h1>
       <input ref=${search} class="search" type="search" placeholder="Filter by name, kind, state or message" data-search
@@ -110,7 +113,7 @@ export function Objects() {
     <${List} tree autofocus label="Objects by owner" items=${lines} keyOf=${(line) => line.row.id} height=${28}
       selected=${kept.selected} onSelect=${(id) => { kept.selected = id; update(); }}
       onOpen=${(line) => go('object', line.row.id)} keys=${keys}
-      row=${(line) => html`<div class="columns"><${Line} line=${line} kinds=${kinds} /></div>`}
+      row=${(line) => html`<div class="columns"><${Line} line=${line} kinds=${kinds} until=${until} /></div>`}
       empty=${live.synced ? 'No object matches the filter.' : 'Reading the cluster…'} />
     <footer class="foot" role="status">
       <span>${count(found, 'object')} of ${live.rows.size.toLocaleString('en')}</span>

@@ -39,6 +39,7 @@ try {
   await keys(consoles);
   await writes(consoles);
   await withoutOperators(consoles.plain);
+  await disconnection();
   await development();
   await load(consoles.plain);
 } catch (error) {
@@ -375,6 +376,42 @@ async function withoutOperators(plain) {
   assert.ok(!(await page.evaluate(() => document.body.innerText)).match(/password":|bmV2ZXI/), 'no values of Secrets');
   await close();
   done('a cluster without Flyball operators');
+}
+
+/** A cluster that ends while the page is open. */
+async function disconnection() {
+  const lost = startCluster(flyball, 0);
+  let isUp = true;
+  let served;
+  try {
+    served = await startConsole(flyball, lost.env, []);
+    const { page, close } = await open(served.url);
+    const connection = () => page.innerText('.connection');
+    const context = readFileSync(lost.env.KUBECONFIG, 'utf8').match(/current-context: (\S+)/)[1];
+    await until('a connection', async () => (await connection()).includes('live'), 10);
+    assert.equal(await page.innerText('.connection .cluster'), context, 'the current context');
+    assert.equal(await page.$('.disconnected p'), null);
+    lost.stop();
+    isUp = false;
+    await page.waitForSelector('.disconnected p');
+    // A page that is opened later does not look healthy either.
+    await page.reload();
+    await page.waitForSelector('.disconnected p');
+    await page.waitForSelector('.objects.stale .row');
+    assert.match(await page.innerText('.disconnected'), /No connection to the cluster since \d\d:\d\d:\d\d/);
+    assert.match(await connection(), /no connection to the cluster/);
+    const age = () => page.$$eval('.row .age', (ages) => ages.map((age) => age.innerText).join());
+    const before = await age();
+    await page.waitForTimeout(2500);
+    assert.equal(await age(), before, 'ages stop');
+    await page.screenshot({ path: `${folder}/1-objects-disconnected-light.png` });
+    await audit(page, 'objects, disconnected');
+    await close();
+  } finally {
+    await served?.stop();
+    if (isUp) lost.stop();
+  }
+  done('a cluster that ends');
 }
 
 function quantile(values, at) {

@@ -1,10 +1,11 @@
 //! The Secrets of a revision: reading, writing and deleting them, with their chunks.
 
-use super::{ByIndex, CHUNKS, RevisionAnnotations, StoredRevision};
+use super::{ByIndex, CHUNKS, History, RevisionAnnotations, StoredRevision};
 use crate::chunks::{self, CHUNK_TYPE, Chunk};
 use crate::rendering::{Share, Slots};
-use crate::storage::{self, PAYLOAD, Revision, StorageError, encode_packed};
-use flyball::{Context, Error, Result};
+use crate::resources::Owner;
+use crate::storage::{self, PAYLOAD, Revision, StorageError, encode_packed, secret_name};
+use flyball::{Context, Error, ObjectKey, Result};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -30,6 +31,20 @@ impl Payload {
             Self::Whole(_) => &[],
             Self::Chunked(chunks) => chunks,
         }
+    }
+}
+
+impl History {
+    /// Returns true if the API server has the Secret of this revision, and the cache does not: the cache is behind, for
+    /// example after a change of the leader.
+    pub(crate) async fn is_behind(&self, cx: &Context<DynamicObject>, owner: &Owner<'_>, version: u64) -> Result<bool> {
+        let Some(version) = u32::try_from(version).ok().filter(|version| !self.versions.contains(version)) else {
+            return Ok(false);
+        };
+        let key = ObjectKey::new(Some(owner.namespace), &secret_name(owner.release, version));
+        // The cache has only Secrets that are revisions.
+        let stored = cx.get::<Secret>(&key).await?.and_then(|secret| StoredRevision::of(secret.metadata));
+        Ok(stored.is_some_and(|stored| stored.is_controlled_by(owner.uid)))
     }
 }
 

@@ -251,6 +251,13 @@ impl Attempt<'_> {
         let operation = self.operation();
         let failed = |what| ReleaseError::of(operation, what);
         let (plan, cx, owner) = (self.plan, self.cx, self.request.owner);
+        let missing = self.missing_revision();
+        if let Some(known) = missing {
+            let is_behind = self.history.is_behind(cx, &owner, known).await;
+            if is_behind.map_err(failed("failed to retrieve release history"))? {
+                return Ok(Progress::Waits(WaitReason::Cache));
+            }
+        }
         let (attempted_operation, what) = match &self.current {
             Some(_) => (FailedOperation::Reconcile, "failed to get candidate release"),
             None => (FailedOperation::Install, "failed to install release"),
@@ -291,23 +298,27 @@ impl Attempt<'_> {
             return plan.repair(cx, &self.request, revision).await;
         }
         plan.report_overridden_values(cx);
-        self.report_deleted_secrets();
+        if let Some(known) = missing {
+            self.report_deleted_secrets(known);
+        }
         plan.verified.add(owner.namespace, owner.release, &candidate, vec![lookups]);
         let stored = plan.create(cx, &mut self.history, &candidate, &annotations).await;
         let stored = stored.map_err(failed("failed to record the release"))?;
         self.advance(stored, candidate, annotations, deployed).await
     }
 
-    /// Publishes an event if the Secret of the revision in the status, or of all revisions, was deleted.
-    fn report_deleted_secrets(&self) {
-        let Some(known) = self.object.data["status"]["release"]["revision"].as_u64() else { return };
+    /// Returns the revision in the status, if the history does not contain it or a later one.
+    fn missing_revision(&self) -> Option<u64> {
+        let known = self.object.data["status"]["release"]["revision"].as_u64()?;
         let last = self.history.last().map(|stored| u64::from(stored.version));
         // A Secret that is not valid has a condition of its own.
-        if !self.history.problems.is_empty() || last.is_some_and(|last| last >= known) {
-            return;
-        }
+        (self.history.problems.is_empty() && last.is_none_or(|last| last < known)).then_some(known)
+    }
+
+    /// Publishes an event that the Secret of this revision, or of all revisions, was deleted.
+    fn report_deleted_secrets(&self, known: u64) {
         let (release, next) = (self.request.owner.release, self.history.next_version());
-        let (what, how) = match last {
+        let (what, how) = match self.history.last().map(|stored| stored.version) {
             None => ("the Secrets of all revisions were", "installed again, and adopts its objects".to_owned()),
             Some(last) => ("the Secret of this revision was", format!("upgraded from revision {last}")),
         };

@@ -25,8 +25,14 @@ impl Plan<'_> {
         let mut history = History::read(cx, &owner).await?;
         if !history.is_owned(&owner) {
             // Otherwise the custom resource never took over the release, for example because it was always paused.
-            let was_deployed = object.data["status"]["release"]["revision"].is_u64();
-            if was_deployed && history.revisions.is_empty() && history.other_owner.is_none() {
+            // The status of an uninstalled release has no revision.
+            if let Some(known) = object.data["status"]["release"]["revision"].as_u64()
+                && history.revisions.is_empty()
+                && history.other_owner.is_none()
+            {
+                if history.is_behind(cx, &owner, known).await? {
+                    return Ok(Progress::Waits(WaitReason::Cache));
+                }
                 report_unknown_objects(cx, owner.release);
             }
             return Ok(Progress::Done);

@@ -487,6 +487,8 @@ async fn chaos_crashes_change_nothing() {
             apply_site(test, "blue", "{extra: true}").await;
             test.assert_converges().await;
             patch(&sites(test), "blue", json!({"spec": {"title": "Bluer", "extra": false}})).await;
+            test.assert_converges().await;
+            assert_eq!(notes(test, "ReleaseSecretsDeleted").await, "");
         },
     )
     .await;
@@ -501,6 +503,8 @@ async fn chaos_crashes_during_uninstall_leave_nothing_behind() {
             apply_site(test, "blue", "{replicas: 1}").await;
             test.assert_converges().await;
             sites(test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+            test.assert_converges().await;
+            assert_eq!(notes(test, "ReleaseSecretsDeleted").await, "");
         },
     )
     .await;

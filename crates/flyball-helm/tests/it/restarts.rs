@@ -211,6 +211,7 @@ async fn chaos_crashes_cause_no_second_upgrade() {
             patch(&sites(test), "blue", json!({"spec": {"title": "Bluer"}})).await;
             test.assert_converges().await;
             // A hook that ran again would have failed, since its object exists.
+            assert_eq!(notes(test, "ReleaseSecretsDeleted").await, "");
             let jobs = test.api::<Job>().list(&Default::default()).await.expect("they can be listed").items.len();
             let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there").data;
             (history(test, "blue").await, jobs, page)

@@ -69,6 +69,9 @@ pub const APPROVED: &str = "olm.flyball.dev/approved";
 pub const CRD_UPGRADE_SAFETY: &str = "olm.flyball.dev/crd-upgrade-safety";
 /// Prefix of the annotation of a CRD with a ClusterServiceVersion that it was installed with.
 pub const INSTALLED_ALONGSIDE_PREFIX: &str = "operatorframework.io/installed-alongside-";
+/// Prefix of the annotation of a shared ClusterRole or ClusterRoleBinding with what a ClusterServiceVersion that it was
+/// installed with needs: rules or subjects, as JSON.
+pub const NEEDS_PREFIX: &str = "olm.flyball.dev/needs-";
 /// Label of a ConfigMap with the content of a CatalogSource, and of a CatalogSource whose server is in the namespace of
 /// other users; any value. Only users who may grant any permission may set it, and change ConfigMaps that have it.
 pub const CATALOG: &str = "olm.flyball.dev/catalog";

@@ -31,7 +31,7 @@ const SOURCE_RETRY: Duration = Duration::from_secs(60);
 const RELOAD_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 /// Shortest time between two loads of a registry server that closes its connections.
 const RELOAD_PAUSE: SignedDuration = SignedDuration::from_mins(1);
-/// Time that an attempt to load a catalog is followed by, as a multiple of its own, and the longest such time.
+/// Pause after a load, as a multiple of its duration, and the longest such pause.
 const PAUSE_FACTOR: u32 = 5;
 const MAX_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// Interval at which an image without `updateStrategy` is polled.
@@ -42,6 +42,15 @@ const CONFIG_MAP_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_LISTED: usize = 5;
 /// The shortest interval of a poll.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The answer of a catalog to a load or a check.
+#[derive(Default)]
+struct Answer {
+    /// The content, if it has changed.
+    loaded: Option<Loaded>,
+    /// Duration of the load; zero for a check.
+    duration: Duration,
+}
 
 /// The reconciler of CatalogSources.
 pub(crate) struct CatalogSources {
@@ -67,18 +76,24 @@ impl Reconcile for CatalogSources {
         if state_of(source).is_empty() {
             self.report(source, IDLE, None, cx).await?;
         }
-        let began = Instant::now();
         let mut next = interval(source);
-        let mut result = self.load(source, true, cx).await;
+        let may_check = self.may_check(source, cx);
+        let mut result = if may_check { self.check(source, cx).await } else { self.load(source, cx).await };
         if result.is_err() && state_of(source) == READY {
             self.report(source, IDLE, None, cx).await?;
-            next = next.max(pause(self.contents.lose(source)));
-            result = self.reconnect(source, cx).await;
+            // A load connects by itself: its failure is no lost connection.
+            if may_check {
+                next = next.max(check_interval(self.contents.lose(source)));
+                result = self.reconnect(source, cx).await;
+            }
         }
-        // A catalog whose loads take long or fail late is loaded less often.
-        next = next.max((PAUSE_FACTOR * began.elapsed()).min(MAX_PAUSE));
         let has_changed = match result {
-            Ok(loaded) => {
+            Ok(Answer { loaded, duration }) => {
+                // A catalog whose loads take long is loaded less often.
+                next = next.max((PAUSE_FACTOR * duration).min(MAX_PAUSE));
+                if self.contents.is_stale(source) {
+                    next = next.min(self.until_due(source, cx));
+                }
                 let has_changed = self.contents.store(source, loaded);
                 if has_changed {
                     self.publish(source);
@@ -89,8 +104,7 @@ impl Reconcile for CatalogSources {
             }
             Err(LoadFailure { reason, message }) => {
                 self.report(source, TRANSIENT_FAILURE, Some((reason, &message)), cx).await?;
-                let pause = (PAUSE_FACTOR * began.elapsed()).min(MAX_PAUSE);
-                next = retry(source, self.contents.failures(source)).min(next).max(pause);
+                next = retry(source, self.contents.failures(source)).min(interval(source));
                 self.contents.fail(source, &message)
             }
         };
@@ -102,40 +116,48 @@ impl Reconcile for CatalogSources {
 }
 
 impl CatalogSources {
-    /// Loads a catalog; `None` if it has not changed. For a server that was connected, a check may be enough.
-    async fn load(
-        &self,
-        source: &CatalogSource,
-        may_check: bool,
-        cx: &Context<CatalogSource>,
-    ) -> Result<Option<Loaded>, LoadFailure> {
+    /// Returns true if a check is enough: for a server that was connected, until its next load is due.
+    fn may_check(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> bool {
+        let is_connected = !source.spec.address.is_empty() && state_of(source) == READY;
+        is_connected && !self.until_due(source, cx).is_zero()
+    }
+
+    async fn check(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Answer, LoadFailure> {
+        let location = location(source, cx.client(), Some(&self.global_namespace)).await?;
+        limited(&location, self.contents.client.check(&location)).await?;
+        self.contents.checked(source);
+        Ok(Answer::default())
+    }
+
+    async fn load(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Answer, LoadFailure> {
         let location = location(source, cx.client(), Some(&self.global_namespace)).await?;
         let known = self.contents.revision(source);
-        let may_check = may_check && !source.spec.address.is_empty() && state_of(source) == READY;
-        if may_check && !self.contents.is_due(source, cx.now(), reload_interval(source)) {
-            limited(&location, self.contents.client.check(&location)).await?;
-            self.contents.checked(source);
-            return Ok(None);
-        }
+        let began = Instant::now();
         let loaded = limited(&location, self.contents.client.load(&location, known.as_deref())).await;
         self.contents.loaded_at(source, cx.now());
-        Ok(loaded?)
+        let loaded = loaded?;
+        self.contents.set_stale(source, false);
+        Ok(Answer { loaded, duration: began.elapsed() })
     }
 
     /// Connects to a server again whose connection was lost. It may have been restarted, with another content: then it
     /// is loaded, but at most once in [`RELOAD_PAUSE`], whatever the server does.
-    async fn reconnect(
-        &self,
-        source: &CatalogSource,
-        cx: &Context<CatalogSource>,
-    ) -> Result<Option<Loaded>, LoadFailure> {
+    async fn reconnect(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Answer, LoadFailure> {
         let location = location(source, cx.client(), Some(&self.global_namespace)).await?;
-        let Some(known) = self.contents.revision(source) else { return self.load(source, false, cx).await };
-        let is_unchanged = limited(&location, self.contents.client.is_unchanged(&location, &known)).await?;
-        if is_unchanged || !self.contents.is_due(source, cx.now(), RELOAD_PAUSE) {
-            return Ok(None);
+        let Some(known) = self.contents.revision(source) else { return self.load(source, cx).await };
+        if limited(&location, self.contents.client.is_unchanged(&location, &known)).await? {
+            return Ok(Answer::default());
         }
-        self.load(source, false, cx).await
+        self.contents.set_stale(source, true);
+        if !self.until_due(source, cx).is_zero() {
+            return Ok(Answer::default());
+        }
+        self.load(source, cx).await
+    }
+
+    /// Returns the time until the content of a registry server is loaded again.
+    fn until_due(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Duration {
+        self.contents.until_due(source, cx.now(), reload_interval(source), RELOAD_PAUSE)
     }
 
     /// Passes the packages of a catalog to the server of PackageManifests.
@@ -220,7 +242,7 @@ fn interval(source: &CatalogSource) -> Duration {
 }
 
 /// Returns the interval of checks of a server after a number of lost connections in a row.
-fn pause(losses: u32) -> Duration {
+fn check_interval(losses: u32) -> Duration {
     SERVER_INTERVAL.saturating_mul(2u32.saturating_pow(losses.saturating_sub(1).min(16))).min(SOURCE_RETRY)
 }
 
@@ -261,8 +283,8 @@ mod tests {
         source.spec.address = "catalog:50051".to_owned();
         let delays: Vec<u64> = (0..6).map(|failures| retry(&source, failures).as_secs()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 10, 10]);
-        let pauses: Vec<u64> = (1..6).map(|losses| pause(losses).as_secs()).collect();
-        assert_eq!(pauses, [10, 20, 40, 60, 60]);
+        let intervals: Vec<u64> = (1..6).map(|losses| check_interval(losses).as_secs()).collect();
+        assert_eq!(intervals, [10, 20, 40, 60, 60]);
         source.spec.address.clear();
         assert_eq!(retry(&source, 40).as_secs(), 60);
         assert_eq!(interval(&source), CONFIG_MAP_INTERVAL);

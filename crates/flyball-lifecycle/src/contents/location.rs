@@ -14,7 +14,7 @@ const DOCKER_CONFIG: &str = ".dockerconfigjson";
 /// Reason in the status of a CatalogSource that cannot be loaded.
 pub(super) const LOAD_FAILED: &str = "LoadFailed";
 /// Reason in the status of a CatalogSource whose content users of a namespace may have written.
-pub(super) const UNTRUSTED_CONTENT: &str = "UntrustedContent";
+pub(crate) const UNTRUSTED_CONTENT: &str = "UntrustedContent";
 
 /// The reason why a catalog is not loaded.
 #[derive(Debug, PartialEq, Eq)]

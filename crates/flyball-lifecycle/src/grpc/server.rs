@@ -3,7 +3,7 @@
 use super::MAX_MESSAGE_BYTES;
 use super::frame::{Code, Frames, GrpcError};
 use super::service::{Messages, Service};
-use crate::connections::{self, WriteTimeout};
+use crate::connections::{self, OpenResponses, Peers, WriteTimeout};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
@@ -23,6 +23,8 @@ use tokio::time::timeout;
 
 /// Maximum number of connections. Further clients wait.
 const MAX_CONNECTIONS: usize = 256;
+/// Maximum number of connections from one address; a new one replaces the oldest.
+const MAX_OF_ADDRESS: usize = 64;
 /// Maximum number of concurrent calls of a connection.
 const MAX_STREAMS: u32 = 64;
 /// Maximum size of a request. Requests contain names only.
@@ -38,16 +40,30 @@ type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
 
 /// Serves a catalog on a listener until `stop` is done.
 pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()>) {
-    connections::accept(listener, MAX_CONNECTIONS, stop, |stream| connection(service.clone(), stream)).await;
+    let peers = Peers::new(MAX_OF_ADDRESS);
+    let connection = |stream| connection(service.clone(), peers.clone(), stream);
+    connections::accept(listener, MAX_CONNECTIONS, stop, connection).await;
 }
 
-async fn connection(service: Service, stream: TcpStream) {
+async fn connection(service: Service, peers: Peers, stream: TcpStream) {
+    let Ok(address) = stream.peer_addr() else { return };
+    let peer = peers.enter(address.ip());
+    tokio::select! {
+        biased;
+        () = peer.replaced.notified() => {}
+        () = serve_connection(service, stream) => {}
+    }
+}
+
+async fn serve_connection(service: Service, stream: TcpStream) {
     let called = Arc::new(Notify::new());
     let first_call = called.clone();
+    let responses = OpenResponses::of_one_user();
+    let open_responses = responses.clone();
     let respond = service_fn(move |request| {
         called.notify_one();
-        let service = service.clone();
-        async move { Ok::<_, Infallible>(respond(&service, request).await) }
+        let (service, responses) = (service.clone(), responses.clone());
+        async move { Ok::<_, Infallible>(responses.track(respond(&service, request).await)) }
     });
     let served = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -55,7 +71,7 @@ async fn connection(service: Service, stream: TcpStream) {
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(MAX_STREAMS)
         .serve_connection(TokioIo::new(WriteTimeout::new(stream)), respond);
-    if let Some(Err(error)) = connections::drive(served, &first_call).await {
+    if let Some(Err(error)) = connections::drive(served, &first_call, &open_responses).await {
         tracing::debug!(%error, "a client of the catalog disconnected");
     }
 }

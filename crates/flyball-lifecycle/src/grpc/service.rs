@@ -54,8 +54,7 @@ fn registry(content: Arc<Content>, method: &str, request: &[u8]) -> Result<Messa
     match method {
         "ListPackages" => {
             let ListPackageRequest {} = decode(request)?;
-            let names = content.packages().map(|package| PackageName { name: package.name.clone() });
-            Ok(several(names.collect()))
+            Ok(Box::new(package_names(content).map(|name| encode(&PackageName { name }))))
         }
         "ListBundles" => {
             let ListBundlesRequest {} = decode(request)?;
@@ -113,10 +112,19 @@ fn several<T: Message + 'static>(messages: Vec<T>) -> Messages {
     Box::new(messages.into_iter().map(|message| encode(&message)))
 }
 
+/// Returns the names of all packages. Few are in memory at a time, since clients may read slowly.
+fn package_names(content: Arc<Content>) -> impl Iterator<Item = String> + Send {
+    const PART: usize = 64;
+    let parts = (0..).step_by(PART).map(move |begin| {
+        let part = content.packages().skip(begin).take(PART);
+        part.map(|package| package.name.clone()).collect::<Vec<_>>()
+    });
+    parts.take_while(|names| !names.is_empty()).flatten()
+}
+
 /// Returns the bundles of all channels, one at a time.
 fn all_bundles(content: Arc<Content>) -> impl Iterator<Item = messages::Bundle> + Send {
-    let names: Vec<String> = content.packages().map(|package| package.name.clone()).collect();
-    names.into_iter().flat_map(move |name| {
+    package_names(content.clone()).flat_map(move |name| {
         let content = content.clone();
         let mut at = 0;
         std::iter::from_fn(move || {

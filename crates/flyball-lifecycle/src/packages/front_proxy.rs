@@ -1,11 +1,12 @@
 //! The API over TLS, for the API server's aggregation layer.
 //!
 //! The API server authenticates users, authorizes their requests, and forwards them with a certificate of its own. Only
-//! clients with such a certificate are served: all others must send their requests to the API server.
+//! clients with such a certificate are served: all others must send their requests to the API server. They get a few
+//! connections, and these for a short time.
 
 use super::api::{PackageServer, status};
 use super::watch::{self, Body};
-use crate::connections::{self, WriteTimeout};
+use crate::connections::{self, OpenResponses, Peer, Peers, TrackedBody, WriteTimeout};
 use flyball_core::Status;
 use flyball_tls::{ConfigError, Identity};
 use http::{Request, Response};
@@ -25,14 +26,19 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Maximum number of connections. The API server keeps few.
-const MAX_CONNECTIONS: usize = 64;
+/// Maximum number of connections. The API server keeps few; one address can take a small part of them without its
+/// certificate.
+const MAX_CONNECTIONS: usize = 256;
+/// Maximum number of connections from one address without the certificate of the API server.
+const MAX_UNTRUSTED: usize = 16;
 /// Maximum number of concurrent requests of a connection.
 const MAX_STREAMS: u32 = 100;
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time of a connection without the certificate of the API server.
+const UNTRUSTED_TIME: Duration = Duration::from_secs(10);
 /// Interval of pings on a silent connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -96,29 +102,61 @@ pub async fn serve(
     proxy: FrontProxy,
     stop: impl Future<Output = ()>,
 ) {
-    let (acceptor, proxy) = (TlsAcceptor::from(tls), Arc::new(proxy));
-    let connection = |stream| connection(server.clone(), acceptor.clone(), proxy.clone(), stream);
+    let (acceptor, proxy, peers) = (TlsAcceptor::from(tls), Arc::new(proxy), Peers::new(MAX_UNTRUSTED));
+    let connection = |stream| connection(server.clone(), acceptor.clone(), proxy.clone(), peers.clone(), stream);
     connections::accept(listener, MAX_CONNECTIONS, stop, connection).await;
 }
 
-async fn connection(server: PackageServer, acceptor: TlsAcceptor, proxy: Arc<FrontProxy>, stream: TcpStream) {
+async fn connection(
+    server: PackageServer,
+    acceptor: TlsAcceptor,
+    proxy: Arc<FrontProxy>,
+    peers: Peers,
+    stream: TcpStream,
+) {
+    let Ok(address) = stream.peer_addr() else { return };
+    let peer = peers.enter(address.ip());
+    let replaced = peer.replaced.clone();
+    tokio::select! {
+        biased;
+        () = replaced.notified() => {}
+        () = serve_connection(server, acceptor, &proxy, peer, stream) => {}
+    }
+}
+
+async fn serve_connection(
+    server: PackageServer,
+    acceptor: TlsAcceptor,
+    proxy: &FrontProxy,
+    peer: Peer,
+    stream: TcpStream,
+) {
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(WriteTimeout::new(stream))).await else {
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
     let is_trusted = certificates.and_then(<[_]>::first).is_some_and(|certificate| proxy.allows(certificate));
+    // The API server may have many connections, which no other client ends.
+    let untrusted = Some(peer).filter(|_| !is_trusted);
     let requested = Arc::new(Notify::new());
     let first_request = requested.clone();
+    let responses = OpenResponses::of_several_users();
+    let open_responses = responses.clone();
     let respond = service_fn(move |request: Request<Incoming>| {
         requested.notify_one();
-        let server = server.clone();
-        async move { Ok::<Response<Body>, Infallible>(respond(&server, is_trusted, &request)) }
+        let response = responses.track(respond(&server, is_trusted, &request));
+        async move { Ok::<Response<TrackedBody<Body>>, Infallible>(response) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_INTERVAL).max_concurrent_streams(MAX_STREAMS);
     let served = builder.serve_connection(TokioIo::new(stream), respond);
-    if let Some(Err(error)) = connections::drive(served, &first_request).await {
+    let driven = connections::drive(served, &first_request, &open_responses);
+    let ended = match untrusted {
+        Some(_counted) => timeout(UNTRUSTED_TIME, driven).await.unwrap_or(None),
+        None => driven.await,
+    };
+    if let Some(Err(error)) = ended {
         tracing::debug!(%error, "a client of PackageManifests disconnected");
     }
 }

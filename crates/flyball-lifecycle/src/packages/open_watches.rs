@@ -4,7 +4,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Limit of watches of all users, and of one user, who cannot prevent those of others.
+/// Limit of watches of all users, and of one user, who cannot prevent those of others. The service accounts of a
+/// namespace count as one user: whoever may create one may create many.
 const MAX_WATCHES: usize = 100;
 const MAX_OF_USER: usize = 10;
 
@@ -22,6 +23,7 @@ pub(super) struct OpenWatch {
 impl OpenWatches {
     /// Counts a watch of a user; `None` if there are too many.
     pub(super) fn open(&self, user: &str) -> Option<OpenWatch> {
+        let user = owner_of(user);
         let mut users = self.0.lock();
         let own = users.get(user).copied().unwrap_or_default();
         if own >= MAX_OF_USER || users.values().sum::<usize>() >= MAX_WATCHES {
@@ -29,6 +31,14 @@ impl OpenWatches {
         }
         users.insert(user.to_owned(), own + 1);
         Some(OpenWatch { all: self.clone(), user: user.to_owned() })
+    }
+}
+
+/// Returns the user, or the namespace of a service account.
+fn owner_of(user: &str) -> &str {
+    match user.starts_with("system:serviceaccount:") {
+        true => user.rsplit_once(':').map_or(user, |(namespace, _)| namespace),
+        false => user,
     }
 }
 
@@ -67,5 +77,16 @@ mod tests {
         assert!(watches.is_empty());
         let all: Vec<OpenWatch> = (0..2 * MAX_WATCHES).filter_map(|n| watches.open(&n.to_string())).collect();
         assert_eq!(all.len(), MAX_WATCHES);
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_count_as_one_user() {
+        let watches = OpenWatches::default();
+        let account = |namespace: &str, n: usize| format!("system:serviceaccount:{namespace}:reader-{n}");
+        let open: Vec<OpenWatch> = (0..50).filter_map(|n| watches.open(&account("a", n))).collect();
+        assert_eq!(open.len(), MAX_OF_USER);
+        assert!(watches.open(&account("b", 0)).is_some());
+        drop(open);
+        assert!(watches.is_empty());
     }
 }

@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// Duration of a watch without `timeoutSeconds`, and the longest one.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 60);
@@ -162,6 +162,9 @@ impl Watch {
     /// Waits for the next event; `None` at the end of the watch.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if Instant::now() >= self.end {
+                return None;
+            }
             if let Some(event) = self.events.pop_front() {
                 return Some(self.encode(&event));
             }
@@ -188,9 +191,10 @@ impl Watch {
                 event = self.next() => event,
             };
             let Some(event) = event else { return };
-            match timeout(WRITE_TIMEOUT, frames.send(event)).await {
+            match timeout_at(self.end.min(Instant::now() + WRITE_TIMEOUT), frames.send(event)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return,
+                Err(_) if Instant::now() >= self.end => return,
                 Err(_) => {
                     tracing::debug!("a client of PackageManifests takes no events: its watch is closed");
                     return;
@@ -294,5 +298,26 @@ mod tests {
             sleep(WRITE_TIMEOUT - Duration::from_secs(1)).await;
             assert!(slow.body_mut().frame().await.unwrap().unwrap().is_data());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_clients_lose_their_watches_after_thirty_minutes() {
+        let server = PackageServer::new("olm", Clock::system());
+        set(&server, 100, "first");
+        let began = Instant::now();
+        let mut slow = begin(&server, "slow", false);
+        let reader = tokio::spawn(async move {
+            let mut events = 0;
+            while slow.body_mut().frame().await.is_some() {
+                events += 1;
+                sleep(WRITE_TIMEOUT - Duration::from_secs(1)).await;
+            }
+            events
+        });
+        sleep(MAX_DURATION - Duration::from_secs(1)).await;
+        assert!(!server.watches().is_empty());
+        sleep(Duration::from_secs(2)).await;
+        assert!(server.watches().is_empty(), "{:?}", began.elapsed());
+        assert!((60..70).contains(&reader.await.unwrap()));
     }
 }

@@ -1,14 +1,12 @@
 //! Requests of steps, as the manager or as a service account.
 
 use super::resources::Resource;
+use crate::csv::PLAN_MANAGER as MANAGER;
 use http::header::CONTENT_TYPE;
 use http::request::Builder;
 use http::{Method, Request};
 use kube::core::Status;
-use serde_json::{Value, json};
-
-/// Field manager of steps. It differs from that of the other controllers, which apply parts of the same objects.
-const MANAGER: &str = "flyball-olm-installplan";
+use serde_json::Value;
 
 /// The header that makes a request one of another user.
 const IMPERSONATE: &str = "Impersonate-User";
@@ -37,13 +35,26 @@ impl<'c> Actor<'c> {
         }
     }
 
+    async fn read(&self, path: &str) -> kube::Result<Value> {
+        let request = self.request(Method::GET, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        self.client.request(request).await
+    }
+
     /// Returns an object.
     pub(super) async fn get(&self, path: &str) -> kube::Result<Option<Value>> {
-        let request = self.request(Method::GET, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        match self.client.request::<Value>(request).await {
-            Ok(object) => Ok(Some(object)),
+        match self.read(path).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+            read => read.map(Some),
+        }
+    }
+
+    /// Returns an object; `None` only if the API server answers that this object does not exist. An API server that
+    /// does not know the kind also answers 404, without the name of an object.
+    pub(super) async fn find(&self, path: &str) -> kube::Result<Option<Value>> {
+        let is_named = |status: &Status| status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+        match self.read(path).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() && is_named(&status) => Ok(None),
+            read => read.map(Some),
         }
     }
 
@@ -56,22 +67,6 @@ impl<'c> Actor<'c> {
             .body(object.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
         self.client.request(request).await
-    }
-
-    /// Deletes an object that was read, unless it has changed since.
-    pub(super) async fn delete(&self, path: &str, object: &Value) -> kube::Result<()> {
-        let metadata = &object["metadata"];
-        let preconditions = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
-        let options = json!({"preconditions": preconditions, "propagationPolicy": "Background"});
-        let request = self
-            .request(Method::DELETE, path)
-            .header(CONTENT_TYPE, "application/json")
-            .body(options.to_string().into_bytes())
-            .map_err(kube::Error::HttpError)?;
-        match self.client.request::<Value>(request).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-            deleted => deleted.map(drop),
-        }
     }
 
     /// Merges a patch into an object.

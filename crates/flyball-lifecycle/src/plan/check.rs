@@ -3,12 +3,13 @@
 use super::actor::{Actor, encoded, message_of, path_of};
 use super::definition::{Tested, lost_version, no_longer_served, rejected_fields, rejection, tested_versions};
 use super::error::ExecutionError;
+use super::members::Members;
 use super::ownership::{Line, differs, is_installed, is_owned, planned};
 use super::prepare::{is_managers, prepared};
 use super::resources::{is_definition, resource};
-use super::sharing::{Sharing, conflict, sharing};
+use super::sharing::{Sharing, check_account, conflict, sharing};
 use crate::api::labels::CRD_UPGRADE_SAFETY;
-use crate::api::{InstallPlan, Step};
+use crate::api::{InstallPlan, Step, is_extension};
 use flyball::Context;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -20,7 +21,7 @@ const PAGE: usize = 200;
 
 /// Checks that all steps can be executed.
 pub(super) async fn check(
-    plan: &InstallPlan,
+    (plan, members): (&InstallPlan, &Members),
     objects: &[Value],
     manager: &Actor<'_>,
     installer: &Actor<'_>,
@@ -36,7 +37,7 @@ pub(super) async fn check(
             return Err(ExecutionError::new(text));
         };
         let path = path_of(resource, &step.resource.version, &namespace, &step.resource.name);
-        let object = prepared(plan, step, resource, object);
+        let object = prepared((plan, members), step, resource, object);
         if !resource.is_namespaced {
             let old = manager.get(&path).await.map_err(|error| ExecutionError::at_step(step, &error))?;
             if let Some(old) = old {
@@ -59,11 +60,7 @@ pub(super) async fn check(
 
 /// Returns true if the CRDs of a plan are not checked: only a ClusterExtension can disable the check.
 fn is_unchecked(plan: &InstallPlan) -> bool {
-    let owns = |owner: &OwnerReference| {
-        let is_extension =
-            owner.kind == "ClusterExtension" && owner.api_version.starts_with("olm.operatorframework.io/");
-        is_extension && owner.controller == Some(true)
-    };
+    let owns = |owner: &OwnerReference| is_extension(owner) && owner.controller == Some(true);
     plan.annotations().get(CRD_UPGRADE_SAFETY).is_some_and(|value| value == "None")
         && plan.owner_references().iter().any(owns)
 }
@@ -108,9 +105,14 @@ impl Check<'_> {
         if !is_definition {
             let csv = planned(self.plan, &step.resolving).unwrap_or_default();
             let others = line.other_owners(old, self.cx).await.map_err(failed)?;
-            let found = sharing(&others, &csv, path, (old, new), self.manager).await.map_err(at_step)?;
+            let namespace = self.plan.namespace().unwrap_or_default();
+            let found = sharing(&others, (&namespace, &csv), path, (old, new), self.manager).await.map_err(at_step)?;
             return match found {
                 Sharing::Conflict { user, is_same_package } => Err(conflict(step, &user, is_same_package)),
+                // A role has to exist before it can be bound.
+                Sharing::With { users, object: Some(object), .. } if step.resource.kind != "ClusterRoleBinding" => {
+                    check_account(step, path, &object, &users, self.installer).await
+                }
                 Sharing::Alone | Sharing::With { .. } => Ok(()),
             };
         }

@@ -1,13 +1,14 @@
 //! The execution of a plan.
 
 use super::actor::{Actor, message_of, path_of};
-use super::alongside;
+use super::alongside::{self, Users};
 use super::error::ExecutionError;
-use super::ownership::{Line, is_owned_only_by, planned};
+use super::members::Members;
+use super::ownership::{Line, differs, planned};
 use super::prepare::{is_managers, prepared};
 use super::requesters::{Requesters, claim, release};
 use super::resources::{CSV, is_definition, resource};
-use super::sharing::{Sharing, conflict, sharing};
+use super::sharing::{Sharing, check_account, conflict, sharing};
 use crate::api::labels::CSV_CLEANUP;
 use crate::api::{ClusterServiceVersion, GROUP, InstallPlan, Step, StepStatus};
 use flyball::{Context, ObjectKey};
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Applies all steps, and returns their states; `None` if nobody requests them any more.
 pub(super) async fn execute(
-    plan: &InstallPlan,
+    (plan, members): (&InstallPlan, &Members),
     objects: Vec<Value>,
     manager: &Actor<'_>,
     installer: &Actor<'_>,
@@ -27,18 +28,17 @@ pub(super) async fn execute(
     let statuses: Vec<StepStatus> = plan.status.plan.iter().map(|step| step.status).collect();
     let owners = Owners::read(&namespace, cx).await.map_err(|error| ExecutionError::of(&error, &statuses))?;
     let mut execution =
-        Execution { plan, objects, manager, installer, namespace, owners, statuses, claimed: Vec::new(), cx };
-    let executed = execution.steps().await;
-    let collected = execution.collect_leftovers().await;
-    let with_statuses = |error| ExecutionError { statuses: execution.statuses.clone(), ..error };
-    let is_requested = executed.map_err(with_statuses)?;
-    collected.map_err(with_statuses)?;
-    Ok(is_requested.then_some(execution.statuses))
+        Execution { plan, members, objects, manager, installer, namespace, owners, statuses, claimed: Vec::new(), cx };
+    match execution.steps().await {
+        Ok(is_requested) => Ok(is_requested.then_some(execution.statuses)),
+        Err(error) => Err(ExecutionError { statuses: execution.statuses, ..error }),
+    }
 }
 
 /// An attempt to execute a plan.
 struct Execution<'e> {
     plan: &'e InstallPlan,
+    members: &'e Members,
     /// The objects of the steps.
     objects: Vec<Value>,
     manager: &'e Actor<'e>,
@@ -60,8 +60,7 @@ impl Execution<'_> {
         order.sort_by_key(|index| rank(&steps[*index]));
         for index in order {
             let step = &steps[index];
-            let requesters = Requesters::read(self.plan, self.manager).await;
-            let requesters = requesters.map_err(|error| ExecutionError::at_step(step, &error))?;
+            let requesters = Requesters::read(self.plan, self.members, self.manager).await?;
             if requesters.are_gone() {
                 return Ok(false);
             }
@@ -84,13 +83,18 @@ impl Execution<'_> {
         let actor = if is_managers(step) { self.manager } else { self.installer };
         let path = path_of(resource, &step.resource.version, &self.namespace, &step.resource.name);
         let known = actor.get(&path).await.map_err(at_step)?;
-        let mut object = prepared(self.plan, step, resource, &self.objects[index]);
+        let mut object = prepared((self.plan, self.members), step, resource, &self.objects[index]);
         let is_own_kind = step.resource.group == GROUP;
         if resource.is_namespaced && !is_own_kind {
             self.owners.set(&mut object, &step.resolving, known.as_ref());
         }
         if is_own_kind {
             claim(&mut object, requesters, known.as_ref());
+            // An object that was deleted in the meantime is not created again without its requesters: the API server
+            // rejects the UID, and the plan is executed again.
+            if let Some(known) = &known {
+                object["metadata"]["uid"] = known["metadata"]["uid"].clone();
+            }
         }
         if resource.kind == CSV {
             keep_finalizer(&mut object, known.as_ref());
@@ -106,7 +110,8 @@ impl Execution<'_> {
         let applied = actor.apply(&path, &object, false).await.map_err(at_step)?;
         if is_definition {
             let csv = ObjectKey::new(Some(&self.namespace), &step.resolving);
-            let recorded = alongside::record(&path, &csv, &[], (known.as_ref(), &applied), actor, self.cx).await;
+            let recorded =
+                alongside::record(&path, &csv, &Users::default(), (known.as_ref(), &applied), actor, self.cx).await;
             recorded.map_err(at_step)?;
         }
         if resource.kind == CSV {
@@ -116,41 +121,6 @@ impl Execution<'_> {
             self.claimed.push((path, applied));
         }
         Ok(if known.is_none() || before == StepStatus::Created { StepStatus::Created } else { StepStatus::Present })
-    }
-
-    /// Deletes the roles that this plan has created for a ClusterServiceVersion that was deleted in the meantime: its
-    /// cleanup may have come before them.
-    async fn collect_leftovers(&self) -> Result<(), ExecutionError> {
-        let failed = |error: kube::Error| ExecutionError::new(message_of(&error));
-        let mut gone: BTreeMap<&str, bool> = BTreeMap::new();
-        for (step, status) in self.plan.status.plan.iter().zip(&self.statuses) {
-            let is_role = ["ClusterRole", "ClusterRoleBinding"].contains(&step.resource.kind.as_str());
-            let (true, StepStatus::Created) = (is_role, status) else { continue };
-            let Some(resource) = resource(&step.resource.group, &step.resource.kind) else { continue };
-            let csv = step.resolving.as_str();
-            if !gone.contains_key(csv) {
-                gone.insert(csv, self.is_gone(csv).await.map_err(failed)?);
-            }
-            if !gone[csv] {
-                continue;
-            }
-            let path = path_of(resource, &step.resource.version, &self.namespace, &step.resource.name);
-            let left = self.manager.get(&path).await.map_err(failed)?;
-            if let Some(left) = left.filter(|left| is_owned_only_by(left, &self.namespace, csv)) {
-                self.manager.delete(&path, &left).await.map_err(failed)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns true if the ClusterServiceVersion that this plan has applied does not exist, or is being deleted.
-    async fn is_gone(&self, csv: &str) -> kube::Result<bool> {
-        let (Some(uid), Some(csvs)) = (self.owners.0.get(csv), resource(GROUP, CSV)) else { return Ok(false) };
-        let found = self.manager.get(&path_of(csvs, "v1alpha1", &self.namespace, csv)).await?;
-        Ok(found.is_none_or(|found| {
-            let metadata = &found["metadata"];
-            metadata["uid"] != uid.as_str() || !metadata["deletionTimestamp"].is_null()
-        }))
     }
 }
 
@@ -191,15 +161,23 @@ async fn share(
     let line = Line::read(plan, csv.name(), cx).await.map_err(failed)?;
     let others = line.other_owners(old, cx).await.map_err(failed)?;
     let planned = planned(plan, csv.name()).unwrap_or_default();
-    match sharing(&others, &planned, path, (old, new), manager).await.map_err(at_step)? {
+    let namespace = csv.namespace().unwrap_or_default();
+    match sharing(&others, (namespace, &planned), path, (old, new), manager).await.map_err(at_step)? {
         Sharing::Alone => Ok(Shared::Applied(new.clone())),
-        Sharing::With { users, object } => {
+        Sharing::With { users, object, needs } => {
             // A limited account shares only what it may write.
-            if installer.is_limited() {
-                installer.apply(path, new, true).await.map_err(at_step)?;
+            check_account(step, path, object.as_ref().unwrap_or(new), &users, installer).await?;
+            let users = Users { others: &users, needs, stay_while_replaced: true };
+            let current = alongside::record(path, &csv, &users, (Some(old), old), manager, cx).await;
+            let current = current.map_err(at_step)?;
+            // Another installation may have changed it in the meantime, or left it with what only that one needed.
+            if differs(old, &current) {
+                let (kind, name) = (&step.resource.kind, &step.resource.name);
+                return Err(ExecutionError::new(format!("{kind} {name} is being changed by another installation")));
             }
-            alongside::record(path, &csv, &users, (Some(old), old), manager, cx).await.map_err(at_step)?;
-            Ok(object.map_or(Shared::AsItIs, Shared::Applied))
+            let Some(mut object) = object else { return Ok(Shared::AsItIs) };
+            object["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+            Ok(Shared::Applied(object))
         }
         // Another plan has created it since the check.
         Sharing::Conflict { user, is_same_package } => Err(conflict(step, &user, is_same_package)),

@@ -78,16 +78,6 @@ pub(super) fn is_owned(object: &Value) -> bool {
     object["metadata"]["labels"][OWNER_KIND] == CSV
 }
 
-/// Returns true if a cluster-scoped object belongs to a ClusterServiceVersion, and no other one shares it.
-pub(super) fn is_owned_only_by(object: &Value, namespace: &str, csv: &str) -> bool {
-    let labels = &object["metadata"]["labels"];
-    let own = format!("{namespace}/{csv}");
-    is_owned(object)
-        && labels[OWNER] == csv
-        && labels[OWNER_NAMESPACE] == namespace
-        && installed_alongside(object).all(|user| user == own)
-}
-
 /// Returns true if a CRD was installed by the manager.
 pub(super) fn is_installed(definition: &Value) -> bool {
     installed_alongside(definition).next().is_some()

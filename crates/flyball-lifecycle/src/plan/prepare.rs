@@ -1,11 +1,11 @@
 //! The object of a step as it is applied: in the namespace of the plan, with the labels of its owner.
 
 use super::alongside;
+use super::members::Members;
 use super::resources::{CSV, Resource, is_definition};
 use crate::api::labels::{GENERATED_BY, MANAGED, OWNER, OWNER_KIND, OWNER_NAMESPACE};
 use crate::api::{GROUP, InstallPlan, Step};
 use crate::csv::label_of;
-use crate::installed::bundle_of;
 use flyball_core::metadata::SERVER_MANAGED_FIELDS;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,12 @@ pub(super) fn is_managers(step: &Step) -> bool {
 }
 
 /// Returns the object of a step as it is applied.
-pub(super) fn prepared(plan: &InstallPlan, step: &Step, resource: Resource, object: &Value) -> Value {
+pub(super) fn prepared(
+    (plan, members): (&InstallPlan, &Members),
+    step: &Step,
+    resource: Resource,
+    object: &Value,
+) -> Value {
     let namespace = plan.namespace().unwrap_or_default();
     let mut object = object.clone();
     // Bundles contain whole objects; those that follow from a ClusterServiceVersion have no type in the plan.
@@ -52,8 +57,8 @@ pub(super) fn prepared(plan: &InstallPlan, step: &Step, resource: Resource, obje
     let is_component = resource.is_namespaced && step.resource.group != GROUP
         || !is_from_bundle && !is_managers
         || resource.kind == CSV;
-    if is_component && let Some(package) = package_of(plan, &step.resolving) {
-        labels.insert(label_of(&package, &namespace), "".into());
+    if is_component && let Some(package) = members.package(&step.resolving) {
+        labels.insert(label_of(package, &namespace), "".into());
     }
     extend(&mut object, "labels", labels);
     if resource.kind == "Subscription" {
@@ -79,13 +84,6 @@ fn remove_foreign_conversion(definition: &mut Value, namespace: &str) {
     {
         spec.remove("conversion");
     }
-}
-
-/// Returns the package of a bundle in a plan.
-fn package_of(plan: &InstallPlan, csv: &str) -> Option<String> {
-    let step = plan.status.plan.iter().find(|step| step.resource.kind == CSV && step.resource.name == csv)?;
-    let csv = serde_json::from_str(&step.resource.manifest).ok()?;
-    bundle_of(&csv).packages().next().map(str::to_owned)
 }
 
 fn map<'v>(object: &'v mut Value, name: &str) -> Option<&'v mut Map<String, Value>> {

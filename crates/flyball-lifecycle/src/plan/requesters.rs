@@ -7,19 +7,15 @@
 //! steps are executed: the garbage collector of Kubernetes deletes them if their requesters are gone, also after a
 //! crash of the manager. After the last step they belong to nobody, as in OLM.
 
-use super::actor::{Actor, encoded};
-use super::ownership::planned;
-use crate::api::{GROUP, InstallPlan, Step};
-use crate::installed::bundle_of;
+use super::actor::{Actor, encoded, message_of};
+use super::error::ExecutionError;
+use super::members::Members;
+use crate::api::{GROUP, InstallPlan, Step, is_extension, is_requester, is_subscription};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The kind of a requester of one package.
-const SUBSCRIPTION: &str = "Subscription";
-/// API group of ClusterExtensions.
-const EXTENSION_GROUP: &str = "olm.operatorframework.io";
 /// Attempts to release an object that others change at the same time. The plan is executed again after the last one.
 const ATTEMPTS: usize = 5;
 
@@ -33,21 +29,26 @@ struct Requester<'p> {
 /// The owners of a plan that exist.
 pub(super) struct Requesters<'p> {
     plan: &'p InstallPlan,
+    members: &'p Members,
     alive: Vec<Requester<'p>>,
 }
 
 impl<'p> Requesters<'p> {
     /// Reads the owners of a plan from the API server.
-    pub(super) async fn read(plan: &'p InstallPlan, manager: &Actor<'_>) -> kube::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// If an answer shows neither that an owner exists, nor that it does not.
+    pub(super) async fn read(
+        plan: &'p InstallPlan,
+        members: &'p Members,
+        manager: &Actor<'_>,
+    ) -> Result<Self, ExecutionError> {
         let owners = plan.owner_references();
-        let namespace = plan.namespace().unwrap_or_default();
-        let mut subscriptions = Vec::new();
-        if owners.iter().any(is_subscription) {
-            let list = manager.get(&format!("/apis/{GROUP}/v1alpha1/namespaces/{namespace}/subscriptions")).await?;
-            let items = list.map(|mut list| list["items"].take());
-            subscriptions =
-                items.and_then(|items| serde_json::from_value::<Vec<Value>>(items).ok()).unwrap_or_default();
-        }
+        let subscriptions = match owners.iter().any(is_subscription) {
+            true => subscriptions(&plan.namespace().unwrap_or_default(), manager).await?,
+            false => Vec::new(),
+        };
         let mut alive = Vec::new();
         for owner in owners {
             let is_it = |object: &&Value| object["metadata"]["uid"] == owner.uid.as_str() && !is_being_deleted(object);
@@ -59,13 +60,15 @@ impl<'p> Requesters<'p> {
                 alive.extend(found.map(|found| Requester { owner, requests: requests(found) }));
             } else if is_extension(owner) {
                 let path = format!("/apis/{}/clusterextensions/{}", owner.api_version, encoded(&owner.name));
-                let found = manager.get(&path).await?;
+                let found = manager.find(&path).await.map_err(|error| {
+                    ExecutionError::new(format!("ClusterExtension {}: {}", owner.name, message_of(&error)))
+                })?;
                 alive.extend(found.as_ref().filter(is_it).map(|_| Requester { owner, requests: None }));
             } else {
                 alive.push(Requester { owner, requests: None });
             }
         }
-        Ok(Self { plan, alive })
+        Ok(Self { plan, members, alive })
     }
 
     /// Returns true if a plan has owners, and none of them exists: the garbage collector deletes the plan.
@@ -82,8 +85,8 @@ impl<'p> Requesters<'p> {
         }
         // A dependency goes with the operators that were planned together with it.
         let names = &self.plan.spec.cluster_service_version_names;
-        let mut direct = names.iter().filter(|name| !self.is_dependency(name)).peekable();
-        let requesters = match self.is_dependency(csv) {
+        let mut direct = names.iter().filter(|name| !self.members.is_dependency(name)).peekable();
+        let requesters = match self.members.is_dependency(csv) {
             false => self.requesters_of(csv),
             true if direct.peek().is_none() => self.alive.iter().map(|requester| requester.owner).collect(),
             true => direct.flat_map(|name| self.requesters_of(name)).collect(),
@@ -93,30 +96,29 @@ impl<'p> Requesters<'p> {
 
     /// Returns the owners that request a ClusterServiceVersion.
     fn requesters_of(&self, csv: &str) -> Vec<&'p OwnerReference> {
-        let package = package_of(self.plan, csv);
-        let is_of = |requester: &&Requester<'_>| match (&requester.requests, &package) {
+        let package = self.members.package(csv);
+        let is_of = |requester: &&Requester<'_>| match (&requester.requests, package) {
             (Some((of, current)), Some(package)) => of == package || current == csv,
             (None, _) | (_, None) => true,
         };
         self.alive.iter().filter(is_of).map(|requester| requester.owner).collect()
     }
+}
 
-    /// Returns true if the plan creates the Subscription to a ClusterServiceVersion.
-    fn is_dependency(&self, csv: &str) -> bool {
-        self.plan.status.plan.iter().any(|step| step.resource.kind == SUBSCRIPTION && step.resolving == csv)
+/// Returns the Subscriptions of a namespace. An answer without a list is no evidence that they are gone.
+async fn subscriptions(namespace: &str, manager: &Actor<'_>) -> Result<Vec<Value>, ExecutionError> {
+    let failed = |why: &str| ExecutionError::new(format!("Subscriptions of namespace {namespace}: {why}"));
+    let path = format!("/apis/{GROUP}/v1alpha1/namespaces/{}/subscriptions", encoded(namespace));
+    let list = manager.get(&path).await.map_err(|error| failed(&message_of(&error)))?;
+    items_of(list).ok_or_else(|| failed("the API server returned no list; check that the CRD exists"))
+}
+
+/// Returns the items of a list that was read.
+fn items_of(list: Option<Value>) -> Option<Vec<Value>> {
+    match list?["items"].take() {
+        Value::Array(items) => Some(items),
+        _ => None,
     }
-}
-
-fn package_of(plan: &InstallPlan, csv: &str) -> Option<String> {
-    bundle_of(&planned(plan, csv)?).packages().next().map(str::to_owned)
-}
-
-fn is_subscription(owner: &OwnerReference) -> bool {
-    owner.kind == SUBSCRIPTION && owner.api_version.split('/').next() == Some(GROUP)
-}
-
-fn is_extension(owner: &OwnerReference) -> bool {
-    owner.kind == "ClusterExtension" && owner.api_version.split('/').next() == Some(EXTENSION_GROUP)
 }
 
 fn is_being_deleted(object: &Value) -> bool {
@@ -149,10 +151,7 @@ fn is_claimed(object: &Value) -> bool {
 
 fn claims(object: &Value) -> impl Iterator<Item = &Value> {
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.filter(|owner| {
-        let owner = serde_json::from_value::<OwnerReference>((*owner).clone()).unwrap_or_default();
-        is_subscription(&owner) || is_extension(&owner)
-    })
+    owners.filter(|owner| serde_json::from_value((*owner).clone()).is_ok_and(|owner| is_requester(&owner)))
 }
 
 /// Takes an object from its requesters: from now on it stays without them. `applied` is the object as the plan has
@@ -185,7 +184,7 @@ mod tests {
 
     fn owner(name: &str) -> OwnerReference {
         let api_version = Subscription::api_version(&()).into_owned();
-        let kind = SUBSCRIPTION.to_owned();
+        let kind = "Subscription".to_owned();
         OwnerReference { api_version, kind, name: name.to_owned(), uid: name.to_owned(), ..OwnerReference::default() }
     }
 
@@ -205,19 +204,19 @@ mod tests {
         let names = ["a.v1", "b.v1", "needed.v1"];
         plan.spec.cluster_service_version_names = names.map(str::to_owned).to_vec();
         plan.status.plan = names.map(|name| step("ClusterServiceVersion", name)).to_vec();
-        plan.status.plan.push(step(SUBSCRIPTION, "needed.v1"));
+        plan.status.plan.push(step("Subscription", "needed.v1"));
         plan
     }
 
     #[test]
     fn steps_go_with_their_subscriptions() {
         let plan = plan();
-        let owners = plan.owner_references();
+        let (owners, members) = (plan.owner_references(), Members::of(&plan));
         let check = |alive: &[usize], csv: &str, expected: Option<&[&str]>| {
             let alive = alive
                 .iter()
                 .map(|at| Requester { owner: &owners[*at], requests: Some((owners[*at].name.clone(), String::new())) });
-            let requesters = Requesters { plan: &plan, alive: alive.collect() };
+            let requesters = Requesters { plan: &plan, members: &members, alive: alive.collect() };
             let found = requesters.of(&step("Role", csv));
             let names = found.map(|found| found.iter().map(|of| of["name"].as_str().unwrap().to_owned()).collect());
             assert_eq!(names, expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()));
@@ -229,6 +228,14 @@ mod tests {
         check(&[1], "needed.v1", Some(&["b"]));
         check(&[], "b.v1", None);
         check(&[], "needed.v1", None);
+    }
+
+    #[test]
+    fn answer_without_a_list_is_no_evidence() {
+        assert_eq!(items_of(None), None);
+        assert_eq!(items_of(Some(json!({"kind": "SubscriptionList"}))), None);
+        assert_eq!(items_of(Some(json!({"items": "text"}))), None);
+        assert_eq!(items_of(Some(json!({"items": []}))), Some(Vec::new()));
     }
 
     #[test]

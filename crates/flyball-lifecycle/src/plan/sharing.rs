@@ -3,27 +3,29 @@
 //!
 //! CRDs are shared under rules of their own. Another object is shared if it is the same in both bundles. Versions of
 //! one package also share a ClusterRole or ClusterRoleBinding: it grants what each of them needs, so that no
-//! installation loses permissions by another one. What an upgrade no longer needs is removed when all installations
-//! have this version. The labels of the object name one owner, and its annotations the others. When the owner is
-//! deleted, the controller of ClusterServiceVersions makes another one the owner. In OLM, the last installation takes
-//! the object, and nobody deletes it.
+//! installation loses permissions by another one. The labels of the object name one owner, and its annotations all that
+//! share it, with what each of them needs. When one of them is deleted, as the old version after an upgrade, the
+//! controller of ClusterServiceVersions removes what nobody else needs. When the owner is deleted, it makes another one
+//! the owner. In OLM, the last installation takes the object, and nobody deletes it.
 
-use super::actor::Actor;
+use super::actor::{Actor, message_of};
 use super::error::ExecutionError;
-use super::grants::{grants_all_of, union};
 use super::ownership::differs;
 use crate::api::labels::{OWNER, OWNER_KIND, OWNER_NAMESPACE};
 use crate::api::{ClusterServiceVersion, Step};
+use crate::csv::{grants_all_of, needs_of, recorded_needs, reduced, union, with_grants_of};
 use kube::ResourceExt;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The use of an object that other operators use as well.
 #[derive(Debug, PartialEq)]
 pub(super) enum Sharing {
     /// No other operator uses it.
     Alone,
-    /// The object is changed to another one, or stays as it is.
-    With { users: Vec<String>, object: Option<Value> },
+    /// The object is changed to another one, or stays as it is. `needs` are the rules or subjects that each user needs,
+    /// if they are known.
+    With { users: Vec<String>, object: Option<Value>, needs: BTreeMap<String, Value> },
     /// The others need another object.
     Conflict { user: String, is_same_package: bool },
 }
@@ -44,10 +46,38 @@ pub(super) fn conflict(step: &Step, user: &str, is_same_package: bool) -> Execut
     ))
 }
 
+/// Checks that the service account of a plan, if it has one, may write an object that is shared with others: the union
+/// of the permissions may contain some that the account does not have.
+pub(super) async fn check_account(
+    step: &Step,
+    path: &str,
+    object: &Value,
+    users: &[String],
+    installer: &Actor<'_>,
+) -> Result<(), ExecutionError> {
+    if !installer.is_limited() {
+        return Ok(());
+    }
+    match installer.apply(path, object, true).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_forbidden() => Err(ExecutionError::new(format!(
+            "{} {} is shared with ClusterServiceVersion {}, and the service account of the OperatorGroup may not write \
+             it with the permissions of both: grant them to the account, or uninstall one of them: {}",
+            step.resource.kind,
+            step.resource.name,
+            users.join(", "),
+            status.message
+        ))),
+        Err(error) => {
+            Err(ExecutionError::new(format!("{} {}: {}", step.resource.kind, step.resource.name, message_of(&error))))
+        }
+    }
+}
+
 /// Returns the use of an object that exists, with the other owners; `new` is the object of the bundle.
 pub(super) async fn sharing(
     others: &[ClusterServiceVersion],
-    csv: &ClusterServiceVersion,
+    csv: (&str, &ClusterServiceVersion),
     path: &str,
     (old, new): (&Value, &Value),
     manager: &Actor<'_>,
@@ -55,45 +85,55 @@ pub(super) async fn sharing(
     if others.is_empty() {
         return Ok(Sharing::Alone);
     }
+    let (namespace, csv) = csv;
     let applied = manager.apply(path, new, true).await?;
-    let users = || others.iter().map(name).collect();
+    let users: Vec<String> = others.iter().map(name).collect();
+    // The object has at least what those need that have not recorded it.
+    let needs_of_others = users
+        .iter()
+        .filter_map(|user| Some((user.clone(), recorded_needs(old, user).or_else(|| needs_of(old).cloned())?)));
+    let own = needs_of(&applied).map(|needs| (format!("{namespace}/{}", csv.name_any()), needs.clone()));
+    let needs = needs_of_others.chain(own).collect();
     if !differs(old, &applied) && has_metadata(old, new) {
-        return Ok(Sharing::With { users: users(), object: None });
+        return Ok(Sharing::With { users, object: None, needs });
     }
     let packages = csv.packages();
     let is_other = |other: &&ClusterServiceVersion| !other.packages().iter().any(|of| packages.contains(of));
     if let Some(other) = others.iter().find(is_other) {
         return Ok(Sharing::Conflict { user: name(other), is_same_package: false });
     }
-    // All have this version: nobody needs more than it.
-    if others.iter().all(|other| is_same_version(other, csv)) {
-        return Ok(Sharing::With { users: users(), object: Some(new.clone()) });
-    }
-    Ok(match grown(old, new, &applied) {
-        Some(object) => Sharing::With { users: users(), object },
+    let is_same_version = others.iter().all(|other| is_same_version(other, csv));
+    let needed = reduced(old, users.iter().map(String::as_str));
+    Ok(match grown((old, &needed), new, &applied, is_same_version) {
+        Some(object) => Sharing::With { users, object, needs },
         None => Sharing::Conflict { user: name(&others[0]), is_same_package: true },
     })
 }
 
-/// Returns true if two ClusterServiceVersions are those of one bundle. What they replace depends on their namespaces.
+/// Returns true if two ClusterServiceVersions of a package have the same name and version. Their specs may differ: the
+/// API server adds defaults, and what they replace depends on their namespaces.
 fn is_same_version(one: &ClusterServiceVersion, other: &ClusterServiceVersion) -> bool {
-    let content = |csv: &ClusterServiceVersion| {
-        let mut spec = csv.spec.clone();
-        spec.replaces.clear();
-        (csv.name_any(), spec)
-    };
-    content(one) == content(other)
+    one.name_any() == other.name_any() && one.spec.version == other.spec.version
 }
 
 /// Returns the object with which nobody loses permissions or metadata: the new one, none if the old one has all, or
-/// both together; `None` if there is no such object.
-fn grown(old: &Value, new: &Value, applied: &Value) -> Option<Option<Value>> {
-    if grants_all_of(applied, old) && has_metadata(applied, old) {
+/// both together; `None` if there is no such object. `needed` is the old one with what others need. If all have the
+/// same version, its metadata replaces that of the old one.
+fn grown(
+    (old, needed): (&Value, &Value),
+    new: &Value,
+    applied: &Value,
+    is_same_version: bool,
+) -> Option<Option<Value>> {
+    let keeps_metadata = is_same_version || has_metadata(applied, old);
+    // The permissions of these objects are not comparable.
+    let is_whole = needs_of(applied).is_none();
+    if keeps_metadata && (grants_all_of(applied, needed) || is_whole && is_same_version) {
         Some(Some(new.clone()))
-    } else if grants_all_of(old, applied) && has_metadata(old, new) {
+    } else if !differs(old, needed) && grants_all_of(old, applied) && has_metadata(old, new) {
         Some(None)
     } else {
-        has_metadata(applied, old).then(|| union(new, old)).flatten().map(Some)
+        keeps_metadata.then(|| union(&with_grants_of(new, applied), needed)).flatten().map(Some)
     }
 }
 
@@ -113,6 +153,7 @@ fn has_metadata(object: &Value, other: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::WebhookDescription;
     use serde_json::json;
 
     #[test]
@@ -122,19 +163,22 @@ mod tests {
                 "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]})
         };
         let none = || json!({});
+        let grown = |old: &Value, new: &Value| grown((old, old), new, new, false);
         let (less, more) = (role(&["get"], none()), role(&["get", "list"], none()));
-        assert_eq!(grown(&less, &more, &more), Some(Some(more.clone())));
-        assert_eq!(grown(&more, &less, &less), Some(None));
+        assert_eq!(grown(&less, &more), Some(Some(more.clone())));
+        assert_eq!(grown(&more, &less), Some(None));
         let other = role(&["watch"], none());
-        let both = grown(&less, &other, &other).flatten().unwrap();
+        let both = grown(&less, &other).flatten().unwrap();
         assert_eq!(both["rules"], json!([other["rules"][0], less["rules"][0]]));
-        assert_eq!(grown(&both, &other, &other), Some(None));
+        assert_eq!(grown(&both, &other), Some(None));
+        assert_eq!(super::grown((&both, &other), &other, &other, false), Some(Some(other)), "nobody else needs more");
         let viewed = role(&["get"], json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"}));
-        assert_eq!(grown(&viewed, &more, &more), None, "viewers would lose their permissions");
+        assert_eq!(grown(&viewed, &more), None, "viewers would lose their permissions");
+        assert_eq!(super::grown((&viewed, &less), &more, &more, true), Some(Some(more)), "this version has no viewers");
     }
 
     #[test]
-    fn versions_are_compared_without_what_they_replace() {
+    fn versions_are_compared_without_what_differs_between_namespaces() {
         let csv = |version: &str, replaces: &str| {
             let mut csv = ClusterServiceVersion::new(Some("a"), "memo.v1");
             (csv.spec.version, csv.spec.replaces) = (version.to_owned(), replaces.to_owned());
@@ -142,6 +186,11 @@ mod tests {
         };
         assert!(is_same_version(&csv("1.0.0", "memo.v0"), &csv("1.0.0", "")));
         assert!(!is_same_version(&csv("1.0.0", ""), &csv("1.0.1", "")));
+        // The API server adds the port of the CRD to the stored one.
+        let (mut stored, mut planned) = (csv("1.0.0", ""), csv("1.0.0", ""));
+        stored.spec.webhook_definitions = vec![WebhookDescription { container_port: 443, ..Default::default() }];
+        planned.spec.webhook_definitions = vec![WebhookDescription::default()];
+        assert!(stored.spec != planned.spec && is_same_version(&stored, &planned));
     }
 
     #[test]

@@ -7,7 +7,9 @@
 
 use super::view::View;
 use crate::api::labels::GENERATED_BY;
-use crate::api::{ClusterServiceVersion, InstallPlan, InstallPlanPhase, InstallPlanReference, SubscriptionState};
+use crate::api::{
+    ClusterServiceVersion, InstallPlan, InstallPlanPhase, InstallPlanReference, SubscriptionState, is_requester,
+};
 use crate::contents::CatalogContents;
 use crate::installed::bundle_of;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -79,9 +81,9 @@ fn adoptable(view: &View, index: usize, contents: &CatalogContents, taken: &BTre
     let uid = subscription.uid();
     let content = contents.state(view.source_of(subscription)?).content?;
     let package = content.package(&subscription.spec.package)?;
-    // A plan for another Subscription is creating it, or that one is gone and the garbage collector deletes it.
+    // A plan for another requester is creating it, or that one is gone and the garbage collector deletes it.
     let is_of_another = |csv: &ClusterServiceVersion| {
-        let is_other = |owner: &OwnerReference| owner.kind == "Subscription" && Some(&owner.uid) != uid.as_ref();
+        let is_other = |owner: &OwnerReference| is_requester(owner) && Some(&owner.uid) != uid.as_ref();
         csv.owner_references().iter().any(is_other)
     };
     let replaced: BTreeSet<&str> = view.csvs.values().map(|csv| csv.spec.replaces.as_str()).collect();

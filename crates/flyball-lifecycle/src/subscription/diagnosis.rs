@@ -141,7 +141,15 @@ pub fn diagnose(snapshot: &Snapshot, subscription: &str) -> Option<Diagnosis> {
     causes.extend(reasons::of_rollout(&case, tracked));
     causes.extend(reasons::of_upgrade_path(&case, tracked));
     causes.extend(reasons::of_pins(&case, tracked));
-    let selection = selection::select(&case, index, requests);
+    let mut selection = selection::select(&case, index, requests);
+    // The causes name a catalog that does not exist: the facts would only repeat that it has no packages.
+    let lacks_catalog = case.view.source_of(&tracked.object).is_none();
+    if let Some(failed) = selection.take_if(|selection| lacks_catalog && !selection.facts.is_empty()) {
+        let is_source = |cause: &&mut Cause| cause.field == "spec.source";
+        if let Some((cause, remedy)) = causes.iter_mut().find(is_source).zip(tried(&failed)) {
+            cause.remedy = remedy;
+        }
+    }
     if let Some(failure) = selection.as_ref().filter(|selection| !selection.facts.is_empty()) {
         causes.push(Cause {
             severity: Severity::Blocking,
@@ -166,6 +174,13 @@ pub fn diagnose(snapshot: &Snapshot, subscription: &str) -> Option<Diagnosis> {
         causes,
         selection,
     })
+}
+
+/// Returns the catalogs that have the package: each one was tried.
+fn tried(selection: &Selection) -> Option<String> {
+    let other = selection.remedies.iter().filter(|remedy| remedy.starts_with("set spec.source: "));
+    let all: Vec<&str> = other.map(String::as_str).collect();
+    (!all.is_empty()).then(|| all.join("; or "))
 }
 
 /// The requests of the other Subscriptions, by index, as resolution needs them.

@@ -196,6 +196,50 @@ async fn other_certificates_are_rejected() {
 }
 
 #[tokio::test]
+async fn strangers_cannot_take_the_places_of_the_api_server() {
+    let (serving, proxy, name) = (authority("packages"), authority("front-proxy-ca"), "packages.olm.svc");
+    let certificate = serving.issue("packages", Purpose::Server(&[name.to_owned()]), Validity::UNLIMITED).unwrap();
+    let front_proxy = FrontProxy { authority: proxy.certificate().to_owned(), names: Vec::new() };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = front_proxy.tls(&certificate).unwrap();
+    tokio::spawn(serve(recorded::server(), listener, tls, front_proxy, pending()));
+    let trust = || Trust::Bundle(serving.certificate().as_bytes());
+    let connect = async |tls| {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
+        let stream = connector.connect(name.try_into().unwrap(), stream).await.ok()?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.ok()?;
+        Some((sender, tokio::spawn(connection)))
+    };
+    let request = || {
+        let request = Request::get(format!("{PACKAGES}/packagemanifests")).header("host", name);
+        request.body(Full::new(bytes::Bytes::new())).unwrap()
+    };
+    let mut strangers = Vec::new();
+    for _ in 0..300 {
+        let tls = flyball_tls::client_config(trust()).unwrap();
+        let (mut sender, connection) = connect(tls).await.expect("a new connection replaces an old one");
+        assert_eq!(sender.send_request(request()).await.unwrap().status(), 401);
+        strangers.push((sender, connection));
+    }
+    // More connections than a stranger may have.
+    let mut trusted = Vec::new();
+    for _ in 0..20 {
+        let tls = flyball_tls::identified_client_config(trust(), &client(&proxy, "front-proxy")).unwrap();
+        trusted.push(connect(tls).await.expect("a connection"));
+    }
+    for (sender, _) in &mut trusted {
+        assert_eq!(sender.send_request(request()).await.unwrap().status(), 200);
+    }
+    for (_, connection) in strangers {
+        let ended = tokio::time::timeout(Duration::from_secs(30), connection).await;
+        assert!(ended.is_ok(), "a stranger keeps its connection");
+    }
+}
+
+#[tokio::test]
 async fn publication_creates_the_api_service() {
     let proxy = authority("front-proxy-ca");
     let dialer = Arc::new(Dialer::default().with_identity(client(&proxy, "front-proxy")));

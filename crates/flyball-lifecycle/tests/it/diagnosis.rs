@@ -183,7 +183,7 @@ fn missing_group_catalog_and_approval_are_named() {
     elsewhere.spec.source = "other".into();
     let diagnosis = explain(&snapshot(&[elsewhere]), "memo");
     assert_eq!(blocking(&diagnosis)[0].message, "CatalogSource olm/other does not exist");
-    assert_eq!(blocking(&diagnosis)[0].remedy, "use one of olm/demo");
+    assert_eq!(blocking(&diagnosis)[0].remedy, "set spec.source: demo and spec.sourceNamespace: olm");
 
     let mut waiting = subscription("memo", "stable", "");
     waiting.status.current_csv = "memo.v2.0.0".into();
@@ -214,6 +214,7 @@ fn plan_that_is_tried_again_blocks() {
     assert_eq!(severity(&snapshot), Severity::Waiting);
     snapshot.plans[0].status.message = "retrying execution due to error: Role memo is refused".into();
     assert_eq!(severity(&snapshot), Severity::Blocking);
+    assert_eq!(explain(&snapshot, "memo").causes[0].message, "Role memo is refused");
 }
 
 #[test]
@@ -276,4 +277,48 @@ fn operator_that_is_not_ready_is_explained() {
     assert_eq!(causes[0].object, "CustomResourceDefinition ghosts.demo.flyball.dev");
     assert_eq!(causes[0].remedy, "install an operator that provides ghosts.demo.flyball.dev");
     assert!(diagnose_csv(&snapshot, "other").is_none() && diagnose(&snapshot, "other").is_none());
+}
+
+#[test]
+fn missing_catalog_is_named_once() {
+    let mut elsewhere = subscription("memo", "stable", "");
+    elsewhere.spec.source = "other".into();
+    let diagnosis = explain(&snapshot(&[elsewhere.clone()]), "memo");
+    assert_eq!(blocking(&diagnosis).len(), 1, "{diagnosis:?}");
+    assert_eq!(diagnosis.causes[0].remedy, "set spec.source: demo and spec.sourceNamespace: olm");
+    assert!(diagnosis.selection.is_none());
+    elsewhere.spec.package = "unknown".into();
+    let diagnosis = explain(&snapshot(&[elsewhere]), "memo");
+    assert_eq!(blocking(&diagnosis)[0].remedy, "use one of olm/demo");
+}
+
+#[test]
+fn untrusted_content_has_its_own_remedy() {
+    let mut untrusted = snapshot(&[subscription("memo", "stable", "")]);
+    untrusted.catalogs[0].0 = object(json!({
+        "metadata": {"name": "demo", "namespace": "olm", "uid": "1"},
+        "spec": {"sourceType": "internal", "configMap": "content"}, "status": {"reason": "UntrustedContent"},
+    }));
+    untrusted.catalogs[0].1 = Err("ConfigMap olm/content lacks the label".into());
+    let remedy = |snapshot: &Snapshot| blocking(&explain(snapshot, "memo"))[0].remedy.clone();
+    let command = "kubectl label configmap content -n olm olm.flyball.dev/catalog=true";
+    assert!(remedy(&untrusted).ends_with(command), "{}", remedy(&untrusted));
+    untrusted.catalogs[0].0.status.reason.clear();
+    assert!(remedy(&untrusted).starts_with("check spec.configMap"), "{}", remedy(&untrusted));
+    untrusted.catalogs[0].0.spec.source_type = "grpc".into();
+    assert!(remedy(&untrusted).starts_with("check that its address"), "{}", remedy(&untrusted));
+}
+
+#[test]
+fn supported_install_modes_are_the_remedy() {
+    let mut snapshot = snapshot(&[subscription("memo", "stable", "memo.v1.1.0")]);
+    let mut unsupported = csv("memo", "memo.v1.1.0");
+    (unsupported.status.phase, unsupported.status.reason) = (Phase::Failed, "UnsupportedOperatorGroup".into());
+    unsupported.spec.install_modes =
+        object(json!([{"type": "OwnNamespace", "supported": true}, {"type": "AllNamespaces", "supported": false}]));
+    snapshot.csvs = vec![unsupported];
+    assert_eq!(
+        diagnose_csv(&snapshot, "memo.v1.1.0").unwrap()[0].remedy,
+        "change OperatorGroup ns/group: the operator supports OwnNamespace (spec.targetNamespaces: [ns])"
+    );
 }

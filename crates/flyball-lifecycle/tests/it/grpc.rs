@@ -349,6 +349,61 @@ async fn connections_without_a_call_are_closed() {
     assert!(closed.is_ok(), "a silent connection holds a slot");
 }
 
+/// Calls a method on a connection with windows of this size; returns the response, and the end of the connection.
+async fn call_with_window(
+    address: &str,
+    method: &str,
+    window: u32,
+) -> (http::Response<hyper::body::Incoming>, impl Future<Output = ()>) {
+    use http_body_util::Full;
+    use hyper::body::Bytes;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let mut client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (mut sender, connection) = client.initial_stream_window_size(window).handshake(stream).await.unwrap();
+    let ended = tokio::spawn(async move { drop(connection.await) });
+    let request = http::Request::post(format!("http://{address}/{method}"))
+        .header(http::header::CONTENT_TYPE, "application/grpc")
+        .body(Full::new(Bytes::from_static(&[0; 5])))
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    // The connection ends with its sender.
+    let ended = async move {
+        ended.await.unwrap();
+        drop(sender);
+    };
+    (response, ended)
+}
+
+/// Returns true if something ends within 40 seconds: after the server's write timeout, before that of its pings.
+async fn ends_soon(ended: impl Future<Output = ()>) -> bool {
+    tokio::time::pause();
+    let has_ended = timeout(Duration::from_secs(40), ended).await.is_ok();
+    tokio::time::resume();
+    has_ended
+}
+
+#[tokio::test]
+async fn connections_whose_clients_take_no_messages_are_closed() {
+    let address = served(catalog()).await;
+    const LIST: &str = "api.Registry/ListBundles";
+    for (method, window) in [(LIST, 0), (LIST, 100), ("grpc.health.v1.Health/Check", 0)] {
+        let (response, ended) = call_with_window(&address, method, window).await;
+        assert!(response.status() == 200 && !response.headers().contains_key("grpc-status"), "{response:?}");
+        assert!(ends_soon(ended).await, "{method} holds a slot with window {window}");
+        drop(response);
+    }
+}
+
+#[tokio::test]
+async fn connections_stay_after_their_messages_are_taken() {
+    let address = served(catalog()).await;
+    let (response, ended) = call_with_window(&address, "api.Registry/ListBundles", 65_535).await;
+    let messages = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+    assert_eq!(messages.trailers().unwrap()["grpc-status"], "0");
+    assert!(!ends_soon(ended).await);
+}
+
 /// Serves messages, encoded as they are, for each method; returns the address.
 async fn served_by(respond: impl Fn(&str) -> Vec<Vec<u8>> + Clone + Send + 'static) -> String {
     use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};

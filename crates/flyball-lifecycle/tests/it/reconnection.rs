@@ -3,10 +3,16 @@
 use crate::behavior::catalog::{ADDRESS, Server};
 use flyball_cluster::testing::Test;
 use flyball_lifecycle::api::CatalogSource;
+use flyball_lifecycle::content::PackageBundle;
+use flyball_lifecycle::grpc::ConnectionError;
+use flyball_lifecycle::manifests::Manifests;
+use flyball_lifecycle::source::{CatalogClient, Loaded, Location, SourceError};
 use flyball_lifecycle::{Settings, operator};
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -22,11 +28,68 @@ async fn until(test: &Test, expected: &str) -> Duration {
     began.elapsed()
 }
 
+/// A server that is silent while it does not run: packets to it are lost.
+struct SilentServer {
+    server: Server,
+    /// True if it lists its packages, but not its bundles.
+    is_incomplete: AtomicBool,
+}
+
+/// Delay of a failure to connect to it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl SilentServer {
+    fn new(server: &Server) -> Self {
+        Self { server: server.clone(), is_incomplete: AtomicBool::default() }
+    }
+
+    async fn delayed<T>(response: BoxFuture<'_, Result<T, SourceError>>) -> Result<T, SourceError> {
+        let response = response.await;
+        if response.is_err() {
+            sleep(CONNECT_TIMEOUT).await;
+        }
+        response
+    }
+}
+
+impl CatalogClient for SilentServer {
+    fn load<'c>(
+        &'c self,
+        location: &'c Location,
+        known: Option<&'c str>,
+    ) -> BoxFuture<'c, Result<Option<Loaded>, SourceError>> {
+        if self.is_incomplete.load(Ordering::Relaxed) {
+            let (address, method) = (ADDRESS.to_owned(), "ListBundles".to_owned());
+            return Box::pin(async { Err(ConnectionError::TooLarge { address, method }.into()) });
+        }
+        Box::pin(Self::delayed(self.server.load(location, known)))
+    }
+
+    fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
+        Box::pin(Self::delayed(self.server.check(location)))
+    }
+
+    fn is_unchanged<'c>(&'c self, location: &'c Location, known: &'c str) -> BoxFuture<'c, Result<bool, SourceError>> {
+        Box::pin(Self::delayed(self.server.is_unchanged(location, known)))
+    }
+
+    fn manifests<'c>(
+        &'c self,
+        bundle: &'c PackageBundle,
+        secrets: &'c [String],
+    ) -> BoxFuture<'c, Result<Manifests, SourceError>> {
+        self.server.manifests(bundle, secrets)
+    }
+}
+
 /// Starts the manager with a CatalogSource, and waits until it is connected.
 async fn connected(server: &Server) -> Test {
-    let server = server.clone();
+    connected_by(Arc::new(server.clone())).await
+}
+
+async fn connected_by(client: Arc<dyn CatalogClient>) -> Test {
     let make = move || {
-        let settings = Settings::new(Arc::new(server.clone()));
+        let settings = Settings::new(client.clone());
         operator(&Settings { global_namespace: "test".to_owned(), ..settings })
     };
     let test = Test::of(make).allows_changes_of::<Namespace>().start().await;
@@ -67,6 +130,53 @@ async fn registry_that_comes_back_is_connected_within_seconds() {
     server.set_running(true);
     let connected = until(&test, "READY").await;
     assert!(connected <= Duration::from_secs(11), "{connected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_registry_that_comes_back_is_connected_within_seconds() {
+    let server = Server::default();
+    let test = connected_by(Arc::new(SilentServer::new(&server))).await;
+    server.set_running(false);
+    let noticed = until(&test, "TRANSIENT_FAILURE").await;
+    assert!(noticed <= Duration::from_secs(11) + 2 * CONNECT_TIMEOUT, "{noticed:?}");
+    for silence in [0, 10, 3600] {
+        server.set_running(false);
+        sleep(Duration::from_secs(silence)).await;
+        server.set_running(true);
+        // An attempt that began before, and the delay after it.
+        let connected = until(&test, "READY").await;
+        assert!(connected <= Duration::from_secs(11) + 2 * CONNECT_TIMEOUT, "{connected:?} after {silence} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failure_of_a_later_load_is_reported() {
+    let client = Arc::new(SilentServer::new(&Server::default()));
+    let test = connected_by(client.clone()).await;
+    client.is_incomplete.store(true, Ordering::Relaxed);
+    let noticed = until(&test, "TRANSIENT_FAILURE").await;
+    assert!(noticed <= Duration::from_secs(311), "{noticed:?}");
+    let source = test.api::<CatalogSource>().get("demo").await.unwrap();
+    assert!(source.status.message.contains("ListBundles"), "{:?}", source.status);
+    client.is_incomplete.store(false, Ordering::Relaxed);
+    let connected = until(&test, "READY").await;
+    assert!(connected <= Duration::from_secs(11), "{connected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_soon_after_a_load_is_loaded_after_a_minute() {
+    let server = Server::default();
+    let test = connected(&server).await;
+    let began = Instant::now();
+    sleep(Duration::from_secs(20)).await;
+    server.restart();
+    sleep(Duration::from_secs(35)).await;
+    assert_eq!(server.loads(), 1, "it was loaded less than a minute ago");
+    test.eventually("the content is loaded", async || server.loads() == 2).await;
+    let elapsed = began.elapsed().as_secs();
+    assert!((58..=70).contains(&elapsed), "{elapsed} s");
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(server.loads(), 2, "the change is loaded once");
 }
 
 #[tokio::test(start_paused = true)]

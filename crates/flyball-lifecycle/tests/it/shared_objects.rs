@@ -224,6 +224,84 @@ async fn shared_role_loses_a_permission_when_nobody_needs_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn shared_role_loses_a_permission_after_upgrades_at_the_same_time() {
+    for seed in 1..=4 {
+        let test = start_installed(seed, if seed == 1 { Faults::NONE } else { SLOW }).await;
+        for namespace in ["test", OTHER] {
+            let subscriptions = Api::<Subscription>::namespaced(test.client(), namespace);
+            patch(&subscriptions, "memo", json!({"spec": {"channel": "less"}})).await;
+        }
+        tokio::join!(approve(&test, "test", "memo.v1.2.0"), approve(&test, OTHER, "memo.v1.2.0"));
+        for namespace in ["test", OTHER] {
+            until_runs(&test, namespace, "memo.v1.2.0").await;
+        }
+        for namespace in ["test", OTHER] {
+            until_gone(&test, namespace, "memo.v1.0.0").await;
+        }
+        let (owner, verbs) = role(&test).await.unwrap();
+        assert_eq!(verbs, ["head"], "seed {seed}: no version needs the other permission, {owner}");
+        uninstall(&test, OTHER, "memo.v1.2.0").await;
+        assert_eq!(role(&test).await.unwrap(), ("test/memo.v1.2.0".to_owned(), vec!["head".to_owned()]));
+        uninstall(&test, "test", "memo.v1.2.0").await;
+        assert_eq!(role(&test).await, None);
+    }
+}
+
+/// Binds a service account of the second namespace to the permission to install, with these verbs for the role.
+async fn bind_installer(test: &Test, verbs: &[&str]) {
+    let (version, name) = ("rbac.authorization.k8s.io/v1", "installer");
+    let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    let rules = json!([
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": all}, {"nonResourceURLs": ["/metrics"], "verbs": verbs},
+    ]);
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": OTHER}}),
+        json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}),
+        json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": OTHER}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        }),
+    ] {
+        test.apply(&object.to_string()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn limited_account_grants_no_permission_of_another_installation() {
+    let test = start_with(1, Faults::NONE).await;
+    subscribe(&test, "test", "memo").await;
+    install(&test, "test", "memo.v1.0.0").await;
+    bind_installer(&test, &["head"]).await;
+    let groups = Api::<api::OperatorGroup>::namespaced(test.client(), OTHER);
+    patch(&groups, "group", json!({"spec": {"serviceAccountName": "installer"}})).await;
+    let spec = json!({
+        "name": "memo", "channel": "less", "startingCSV": "memo.v1.2.0", "installPlanApproval": "Manual",
+        "source": "demo", "sourceNamespace": "test",
+    });
+    create(&test, OTHER, "operators.coreos.com/v1alpha1", "Subscription", "memo", spec).await;
+    let plan = approve(&test, OTHER, "memo.v1.2.0").await;
+    let plans: Api<InstallPlan> = Api::namespaced(test.client(), OTHER);
+    let status = async || plans.get(&plan).await.unwrap().status;
+    test.eventually("the plan fails", async || status().await.phase == InstallPlanPhase::Failed).await;
+    let message = status().await.message;
+    let expected = "ClusterRole memo-metrics-reader is shared with ClusterServiceVersion test/memo.v1.0.0, and the \
+                    service account of the OperatorGroup may not write it with the permissions of both: ";
+    assert!(message.starts_with(expected), "{message}");
+    let role_object = Api::<ClusterRole>::all(test.client()).get(ROLE).await.unwrap();
+    let annotations = role_object.metadata.annotations.unwrap_or_default();
+    assert!(annotations.values().all(|user| !user.starts_with("other/")), "{annotations:?}");
+    assert_eq!(role(&test).await.unwrap().1, ["get"]);
+    // The remedy in the message.
+    bind_installer(&test, &["head", "get"]).await;
+    until_runs(&test, OTHER, "memo.v1.2.0").await;
+    let rules = Api::<ClusterRole>::all(test.client()).get(ROLE).await.unwrap().rules.unwrap();
+    let verbs: Vec<String> = rules.into_iter().flat_map(|rule| rule.verbs).collect();
+    assert_eq!(verbs, ["head", "get"]);
+    let _ = test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
 async fn role_is_deleted_if_all_users_are_deleted_at_once() {
     for seed in 1..=4 {
         let test = start_installed(seed, if seed == 1 { Faults::NONE } else { SLOW }).await;

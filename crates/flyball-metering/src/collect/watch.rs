@@ -166,6 +166,16 @@ impl Collection {
         }
     }
 
+    /// Stores what was collected until now. [`watch`] does so for the last time some seconds before it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub fn store_last(&self, store: &Store) -> store::Result<()> {
+        self.stored_until.store(0, Ordering::Relaxed);
+        self.flush(store)
+    }
+
     /// Stores what was collected, and up to which time it is complete. If it fails, the gauges remain pending.
     fn flush(&self, store: &Store) -> store::Result<()> {
         let (now, has_owners) = (self.now(), self.has_owners());

@@ -62,15 +62,8 @@ impl OperatorToken {
 
 /// Polls an operator.
 pub(super) fn operator(shared: Arc<Shared>, address: &str, interval: Duration) -> Task {
-    let (name, url) = address.split_once('=').unwrap_or(("", address));
-    let mut poller = Poller {
-        name: if name.is_empty() { url.to_owned() } else { name.to_owned() },
-        url: url.trim_end_matches('/').to_owned(),
-        token: shared.settings.operator_token.clone(),
-        insecure_token: shared.settings.insecure_operator_token,
-        reader: Reader::default(),
-        counters: Counters::default(),
-    };
+    let settings = &shared.settings;
+    let mut poller = Poller::new(address, settings.operator_token.clone(), settings.insecure_operator_token);
     Task::new(format!("poll of operator {}", poller.name), move |cx| async move {
         let client = client(shared.settings.operator_authority.as_ref())?;
         let store = shared.store()?;
@@ -103,6 +96,55 @@ fn client(authority: Option<&PathBuf>) -> Result<Client, BoxError> {
     Client::new(Trust::Bundle(&bundle), Proxies::from_env()).map_err(|error| failed(error).into())
 }
 
+/// Polls of one operator by a program that is not the metering operator.
+pub struct OperatorPolls {
+    client: Client,
+    poller: Poller,
+    last: Option<i64>,
+}
+
+impl OperatorPolls {
+    /// Prepares polls of an address such as `NAME=http://127.0.0.1:8080`, with a token that is not sent where others
+    /// can read it, unless that is permitted, and with the CA bundle of a file.
+    ///
+    /// # Errors
+    ///
+    /// If the CA bundle cannot be read.
+    pub fn new(
+        address: &str,
+        token: Option<OperatorToken>,
+        insecure_token: bool,
+        authority: Option<&PathBuf>,
+    ) -> Result<Self, BoxError> {
+        Ok(Self { client: client(authority)?, poller: Poller::new(address, token, insecure_token), last: None })
+    }
+
+    /// Returns the name of the operator, or its address if it has none.
+    pub fn name(&self) -> &str {
+        &self.poller.name
+    }
+
+    /// Returns the work of the operator since the previous poll, which is none for the first poll.
+    ///
+    /// # Errors
+    ///
+    /// If the operator does not respond, or rejects the token. The next poll then covers the same time as well.
+    pub async fn poll(&mut self, now: i64) -> Result<Vec<Sample>, BoxError> {
+        let since = self.last.unwrap_or(now - 1).max(now - MAX_POLL_SECONDS);
+        if self.last.is_some() && now <= since {
+            return Ok(Vec::new());
+        }
+        let samples = self.poller.poll(&self.client, since, now).await?;
+        Ok(if self.last.replace(now).is_some() { samples } else { Vec::new() })
+    }
+}
+
+impl fmt::Debug for OperatorPolls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperatorPolls").field("name", &self.poller.name).finish_non_exhaustive()
+    }
+}
+
 /// The state of polls of one operator.
 struct Poller {
     name: String,
@@ -115,6 +157,18 @@ struct Poller {
 }
 
 impl Poller {
+    fn new(address: &str, token: Option<OperatorToken>, insecure_token: bool) -> Self {
+        let (name, url) = address.split_once('=').unwrap_or(("", address));
+        Self {
+            name: if name.is_empty() { url.to_owned() } else { name.to_owned() },
+            url: url.trim_end_matches('/').to_owned(),
+            token,
+            insecure_token,
+            reader: Reader::default(),
+            counters: Counters::default(),
+        }
+    }
+
     async fn poll(&mut self, client: &Client, since: i64, now: i64) -> Result<Vec<Sample>, BoxError> {
         let from = Timestamp::from_second(since - OVERLAP_SECONDS).map_or_else(|_| String::new(), rfc3339);
         let reconciles = self.get(client, &format!("{RECONCILES_PATH}?limit=1000&since={from}")).await?;
@@ -206,6 +260,11 @@ mod tests {
         assert!(refused.contains("--operator-token-file FILE, or set FLYBALL_OPERATOR_TOKEN"), "{refused}");
         poller.token = Some(OperatorToken::File(file.clone()));
         assert_eq!(poller.poll(&client, 0, 60).await.unwrap().len(), 6);
+        // The first poll of a watch learns what was counted before.
+        let address = format!("op={}", poller.url);
+        let mut polls = OperatorPolls::new(&address, poller.token.clone(), false, None).unwrap();
+        assert_eq!((polls.poll(100).await.unwrap(), polls.name()), (Vec::new(), "op"));
+        assert!(polls.poll(160).await.unwrap().iter().all(|sample| (sample.since, sample.until) == (100, 160)));
         // The token is replaced.
         "second".clone_into(&mut expected.lock());
         let refused = poller.poll(&client, 60, 120).await.unwrap_err().to_string();

@@ -3,9 +3,9 @@
 use super::catalog::{NamespaceCatalog, message, values};
 use super::{QUERY_WORKERS, Shared};
 use crate::api::{Report, ReportDataSource, ReportQuery, ReportStatus};
-use crate::query::{Catalog, Definition, Error, InputKind, Request, Results, run_within};
-use crate::schedule::{Period, next_period};
-use crate::store::{PeriodResult, Quota, STATE};
+use crate::query::{Catalog, Definition, Error, InputKind, Limits, Request, Results, check, run_within};
+use crate::schedule::{Period, missed_periods, next_period};
+use crate::store::{PeriodResult, Quota, STATE, Store};
 use flyball::{Action, Condition, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::{Timestamp, parse_duration, parse_rfc3339, rfc3339};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -18,6 +18,10 @@ use std::time::Duration;
 const DEPENDENCY_RETRY: Duration = Duration::from_secs(30);
 /// Time after which a report that failed for good is tried again, since its query may have changed.
 const FAILURE_RETRY: Duration = Duration::from_secs(60);
+/// Time between two periods of a report. Other reports have their turn, and the next period waits for no backoff.
+const PERIOD_PAUSE: Duration = Duration::from_millis(1);
+/// Missed periods that are counted for the condition.
+const MAX_COUNTED_PERIODS: usize = 1000;
 
 /// Returns the controller of Reports.
 pub(super) fn controller(shared: Arc<Shared>) -> Controller<Reports> {
@@ -29,7 +33,18 @@ pub(super) fn controller(shared: Arc<Shared>) -> Controller<Reports> {
     };
     // Few at a time, since a result may be large.
     let controller = Controller::new(Reports { shared }).concurrency(QUERY_WORKERS).shares_workers();
-    controller.reads::<ReportQuery>().reads::<ReportDataSource>().allows(delete)
+    // A report recovers when what it names appears.
+    controller
+        .refers_to::<ReportQuery>(references)
+        .refers_to::<ReportDataSource>(references)
+        .refers_to::<Report>(references)
+        .allows(delete)
+}
+
+/// Returns the objects that a report names. The kind of a name depends on the declaration of its input.
+fn references(report: &Report) -> Vec<ObjectKey> {
+    let names = report.spec.inputs.iter().map(|input| &input.value).chain([&report.spec.query]);
+    names.map(|name| ObjectKey::new(None, name)).collect()
 }
 
 /// Reconciles each Report.
@@ -50,26 +65,36 @@ impl Reconcile for Reports {
             Ok(None) => return self.finish(report, cx).await,
             Err(error) => return fail(report, cx, "InvalidReport", error.to_string()).await,
         };
+        let namespace = report.namespace().unwrap_or_default();
+        let catalog = NamespaceCatalog::read(cx, &namespace).await?;
+        let Some(query) = catalog.query(&report.spec.query) else {
+            let problem = format!(
+                "spec.query: there is no ReportQuery {:?} in this namespace, and no such built-in query: create it, or \
+                 choose a built-in query: flyball meter report",
+                report.spec.query
+            );
+            return fail(report, cx, "InvalidReport", problem).await;
+        };
+        if let Some(problem) = unknown_input(report, &query, cx).await? {
+            return fail(report, cx, "InvalidReport", problem).await;
+        }
         let now = cx.now().as_second();
         let due = if report.spec.run_immediately { now } else { period.until + seconds(self.shared.settings.grace) };
         if now < due {
+            if let Some(problem) = self.check(report, query, catalog, period).await? {
+                return fail(report, cx, "InvalidReport", problem).await;
+            }
             let waiting = Condition::new("Running", false, "ReportingPeriodWaiting")
                 .message(format!("waiting until {}, the end of the period, and for late data", time(due)));
             set(report, cx, waiting, no_failure(), Some(period)).await?;
             return Ok(Action::requeue_after(Duration::from_secs((due - now).unsigned_abs())));
         }
-        let namespace = report.namespace().unwrap_or_default();
-        let catalog = NamespaceCatalog::read(cx, &namespace).await?;
-        let Some(query) = catalog.query(&report.spec.query) else {
-            let problem = format!("spec.query: there is no ReportQuery {:?} in this namespace", report.spec.query);
-            return fail(report, cx, "InvalidReport", problem).await;
-        };
         if let Some(problem) = self.unmet(report, &query, period, cx).await? {
             let waiting = Condition::new("Running", false, "ReportingPeriodUnmetDependencies").message(problem);
             set(report, cx, waiting, no_failure(), Some(period)).await?;
             return Ok(Action::requeue_after(DEPENDENCY_RETRY));
         }
-        match self.run(report, query, catalog, period).await {
+        match self.run(report, query, catalog, period, run_within).await {
             Ok(results) => self.store(report, period, results, cx).await,
             Err(error) if error.is_permanent() || matches!(error, Error::Memory { .. } | Error::Time { .. }) => {
                 fail(report, cx, "GenerateReportFailed", message(&error)).await
@@ -80,20 +105,38 @@ impl Reconcile for Reports {
 }
 
 impl Reports {
-    async fn run(
+    /// Returns the problem for which the query of a report will fail when its period is over, without reading data.
+    async fn check(
         &self,
         report: &Report,
         query: Definition,
         catalog: NamespaceCatalog,
         period: Period,
-    ) -> crate::query::Result<Results> {
+    ) -> Result<Option<String>> {
+        match self.run(report, query, catalog, period, check).await {
+            Err(error) if error.is_permanent() => Ok(Some(message(&error))),
+            // The period may still get these results, and limits depend on the load.
+            Ok(()) | Err(Error::UnknownReport { .. } | Error::Memory { .. } | Error::Time { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Runs or checks the query of a report for a period.
+    async fn run<T: Send + 'static>(
+        &self,
+        report: &Report,
+        query: Definition,
+        catalog: NamespaceCatalog,
+        period: Period,
+        run: fn(&Store, &Request<'_>, Limits) -> crate::query::Result<T>,
+    ) -> crate::query::Result<T> {
         let (inputs, store) = (values(&report.spec.inputs), self.shared.store()?);
         let namespace = report.namespace().unwrap_or_default();
         let is_scoped = namespace != self.shared.settings.namespace;
         let work = move |limits| {
             let Period { since, until } = period;
             let (inputs, namespace, catalog) = (&inputs, namespace.as_str(), &catalog);
-            run_within(&store, &Request { query: &query, since, until, inputs, namespace, is_scoped, catalog }, limits)
+            run(&store, &Request { query: &query, since, until, inputs, namespace, is_scoped, catalog }, limits)
         };
         self.shared.query(work).await
     }
@@ -115,10 +158,10 @@ impl Reports {
         let created = report.meta().creation_timestamp.as_ref().map_or(cx.now(), |time| time.0);
         match next_period(&done, created.as_second()) {
             Ok(Some(next)) => {
-                let waiting = Condition::new("Running", false, "ReportingPeriodWaiting")
-                    .message(format!("the next period ends at {}", time(next.until)));
-                set(&done, cx, waiting, no_failure(), Some(next)).await?;
-                Ok(Action::requeue())
+                let over = cx.now().as_second() - seconds(self.shared.settings.grace);
+                let missed = missed_periods(&done, created.as_second(), over, MAX_COUNTED_PERIODS).unwrap_or_default();
+                set(&done, cx, progress(missed, next), no_failure(), Some(next)).await?;
+                Ok(Action::requeue_after(PERIOD_PAUSE))
             }
             Ok(None) => self.finish(&done, cx).await,
             Err(error) => fail(&done, cx, "InvalidReport", error.to_string()).await,
@@ -169,7 +212,7 @@ impl Reports {
             }
             let key = ObjectKey::new(report.namespace().as_deref(), &input.value);
             let Some(source) = cx.get::<Report>(&key).await? else {
-                return Ok(Some(format!("input {}: there is no Report {:?}", input.name, input.value)));
+                return Ok(Some(missing_report(&input.name, &input.value)));
             };
             let status = source.status.unwrap_or_default();
             let last = status.last_report_time.as_deref().and_then(parse_rfc3339).map(|time| time.as_second());
@@ -204,6 +247,44 @@ impl Reports {
         Api::<Report>::namespaced(cx.client().clone(), &namespace).delete(&name, &parameters).await?;
         Ok(Some(Action::done()))
     }
+}
+
+/// Returns the problem of an input that the query does not declare, or that names a Report that does not exist.
+async fn unknown_input(report: &Report, query: &Definition, cx: &Context<Report>) -> Result<Option<String>> {
+    for input in &report.spec.inputs {
+        let Some(declared) = query.inputs.iter().find(|declared| declared.name == input.name) else {
+            let names: Vec<&str> = query.inputs.iter().map(|input| input.name.as_str()).collect();
+            let (name, query, names) = (&input.name, &query.name, names.join(", "));
+            return Ok(Some(format!(
+                "spec.inputs: input {name:?} is not declared by ReportQuery {query:?}: use one of {names}"
+            )));
+        };
+        let key = ObjectKey::new(report.namespace().as_deref(), &input.value);
+        if declared.kind == InputKind::Report && cx.get::<Report>(&key).await?.is_none() {
+            return Ok(Some(missing_report(&input.name, &input.value)));
+        }
+    }
+    Ok(None)
+}
+
+fn missing_report(input: &str, name: &str) -> String {
+    format!("spec.inputs: input {input}: there is no Report {name:?} in this namespace: create it, or change the value")
+}
+
+/// Returns the condition of a report after a period, with the number of further periods that are over.
+fn progress(missed: usize, next: Period) -> Condition {
+    let until = time(next.until);
+    let periods = match missed {
+        0 => {
+            let waiting = Condition::new("Running", false, "ReportingPeriodWaiting");
+            return waiting.message(format!("the next period ends at {until}"));
+        }
+        1 => "1 period is".to_owned(),
+        MAX_COUNTED_PERIODS.. => format!("{MAX_COUNTED_PERIODS} or more periods are"),
+        more => format!("{more} periods are"),
+    };
+    let message = format!("{periods} over and without results; the next one ends at {until}");
+    Condition::new("Running", true, "Scheduled").message(message)
 }
 
 /// Returns the time at which a report expires.

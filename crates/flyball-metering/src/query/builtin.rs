@@ -145,13 +145,13 @@ const SUMS: &[Sums] = &[
              ("pod_seconds", "observed_seconds")]
         derive [("total_cluster_usage_cpu_core_seconds", "total_cluster_usage_cpu_core_microseconds / 1e6"),
                 ("avg_cluster_usage_cpu_cores", "total_cluster_usage_cpu_core_microseconds / 1e6 / $LENGTH"),
-                ("avg_pod_count", "pod_seconds * 1.0 / $LENGTH")]
+                ("avg_pod_count", "nullif(pod_seconds, 0) * 1.0 / $LENGTH")]
         from "PodCpuUsageRawDataSourceName" "pod-cpu-usage-raw" report "ClusterCpuUsageReportName"),
     sums!("cluster-memory-usage" by []
         sum [("total_cluster_usage_memory_byte_seconds", "pod_usage_memory_byte_seconds"),
              ("pod_seconds", "observed_seconds")]
         derive [("avg_cluster_usage_memory_bytes", "total_cluster_usage_memory_byte_seconds * 1.0 / $LENGTH"),
-                ("avg_pod_count", "pod_seconds * 1.0 / $LENGTH")]
+                ("avg_pod_count", "nullif(pod_seconds, 0) * 1.0 / $LENGTH")]
         from "PodMemoryUsageRawDataSourceName" "pod-memory-usage-raw" report "ClusterMemoryUsageReportName"),
     sums!("persistentvolumeclaim-request" by ["persistentvolumeclaim", "persistentvolume", "namespace", "storageclass"]
         sum [("volume_request_storage_byte_seconds", "volume_request_storage_byte_seconds")] derive []

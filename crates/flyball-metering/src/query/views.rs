@@ -97,11 +97,11 @@ impl Views<'_> {
     /// Usage of pods, with the time in which a pod existed without a sample.
     fn pod_usage(&self, meter: Meter, amount: &str) -> String {
         let (usage, presence) = (self.period.usage_parts(meter), self.period.gauge_parts(Meter::PodPresence));
-        // The parts are added up once, since SQLite sorts the rows of all pods for it.
+        // The parts are added up once, since SQLite sorts the rows of all pods for it. Usage without values is unknown.
         let amounts = format!(
             "SELECT series, exact_sum(amount) AS amount, sum(seconds) AS seconds, sum(present) AS present FROM (
                SELECT series, amount, seconds, 0 AS present FROM ({usage}) UNION ALL
-               SELECT series, 0 AS amount, 0 AS seconds, seconds AS present FROM ({presence})
+               SELECT series, NULL AS amount, 0 AS seconds, seconds AS present FROM ({presence})
              ) GROUP BY series"
         );
         let columns = format!(

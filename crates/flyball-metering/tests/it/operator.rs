@@ -49,6 +49,16 @@ fn report(name: &str, query: &str, period: &str, inputs: &[(&str, &str)]) -> Str
         .to_string()
 }
 
+fn text(seconds: i64) -> String {
+    Timestamp::from_second(seconds).unwrap().to_string()
+}
+
+/// Returns the time at which a pod was created.
+async fn server_time(test: &Test) -> i64 {
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = test.api();
+    pods.list(&Default::default()).await.unwrap().items[0].metadata.creation_timestamp.clone().unwrap().0.as_second()
+}
+
 async fn status(test: &Test, name: &str) -> flyball_metering::api::ReportStatus {
     test.api::<Report>().get(name).await.unwrap().status.unwrap_or_default()
 }
@@ -246,4 +256,85 @@ async fn invalid_reports_are_rejected_with_the_field() {
         status.conditions.iter().any(|condition| condition.message.contains("\"nothing\""))
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn missed_periods_run_back_to_back() {
+    let directory = Directory::new();
+    let test = start(&directory).await;
+    test.apply(WEB).await;
+    sleep(Duration::from_secs(120)).await;
+    let now = server_time(&test).await;
+    let (start, periods) = ((now / 3600 - 400) * 3600, 400);
+    let spec = json!({"query": "namespace-cpu-request", "schedule": {"period": "hourly"},
+        "reportingStart": text(start), "reportingEnd": text(start + periods * 3600 - 60)});
+    let hourly = json!({"apiVersion": "metering.flyball.dev/v1alpha1", "kind": "Report",
+        "metadata": {"name": "hourly"}, "spec": spec});
+    test.apply(&hourly.to_string()).await;
+    let mut left = Vec::new();
+    let began = tokio::time::Instant::now();
+    loop {
+        let status = status(&test, "hourly").await;
+        let running = status.conditions.iter().find(|condition| condition.kind == "Running");
+        match running {
+            Some(running) if running.reason == "Finished" => break,
+            Some(running) if running.reason == "Scheduled" => {
+                assert_eq!(running.status, "True");
+                left.extend(running.message.split(' ').next().and_then(|count| count.parse::<i64>().ok()));
+            }
+            _ => {}
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{status:?}");
+        sleep(Duration::from_millis(10)).await;
+    }
+    // The condition counts down.
+    assert!(left.len() > 1 && left.is_sorted_by(|one, other| one >= other), "{left:?}");
+    assert!(left[0] > 200 && *left.last().unwrap() < 100, "{left:?}");
+    let store = Store::open(&directory.0).unwrap();
+    let stored = store.report(test.namespace(), "hourly").unwrap().unwrap();
+    let results = store.results(&stored, 0, i64::MAX).unwrap();
+    assert!(results.windows(2).all(|pair| pair[0].until == pair[1].since));
+    assert_eq!((results.len(), results[0].since), (400, start));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_names_are_reported_at_once_until_they_exist() {
+    let directory = Directory::new();
+    let test = start(&directory).await;
+    let failure = async |name: &str| {
+        let conditions = status(&test, name).await.conditions;
+        let failure = conditions.into_iter().find(|condition| condition.kind == "Failure");
+        failure.filter(|failure| failure.status == "True").map(|failure| failure.message).unwrap_or_default()
+    };
+    let waits = async |name: &str| {
+        let conditions = status(&test, name).await.conditions;
+        conditions.iter().any(|condition| condition.reason == "ReportingPeriodWaiting")
+    };
+    test.apply(&report("early", "teams", "monthly", &[])).await;
+    test.apply(&report("typo", "namespace-cpu-request", "monthly", &[("NamespaceCpuReport", "hourly")])).await;
+    let inputs = [("NamespaceCPURequestReportName", "hourly")];
+    test.apply(&report("rollup", "namespace-cpu-request", "monthly", &inputs)).await;
+    sleep(Duration::from_secs(5)).await;
+    let early = failure("early").await;
+    assert!(early.contains("there is no ReportQuery \"teams\"") && early.contains("create it"), "{early}");
+    let typo = failure("typo").await;
+    assert!(typo.contains("\"NamespaceCpuReport\" is not declared"), "{typo}");
+    assert!(typo.contains("use one of") && typo.contains("NamespaceCPURequestReportName"), "{typo}");
+    let rollup = failure("rollup").await;
+    assert!(rollup.contains("there is no Report \"hourly\"") && rollup.contains("create it"), "{rollup}");
+    // A query whose SQL is wrong, then one that is right.
+    let query = |sql: &str| {
+        json!({"apiVersion": "metering.flyball.dev/v1alpha1", "kind": "ReportQuery", "metadata": {"name": "teams"},
+            "spec": {"columns": [{"name": "team", "type": "varchar"}], "query": sql}})
+        .to_string()
+    };
+    test.apply(&query("SELECT tenant AS team FROM absent")).await;
+    test.apply(&report("hourly", "namespace-cpu-request", "hourly", &[])).await;
+    sleep(Duration::from_secs(5)).await;
+    let early = failure("early").await;
+    assert!(early.contains("no such table: absent"), "{early}");
+    assert_eq!((failure("rollup").await, waits("rollup").await), (String::new(), true));
+    test.apply(&query("SELECT tenant AS team FROM \"pod-cpu-request-raw\"")).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((failure("early").await, waits("early").await), (String::new(), true));
 }

@@ -4,7 +4,7 @@ use crate::trace::{Directory, column, report};
 use flyball_metering::collect::{Collector, Event};
 use flyball_metering::meter::{Meter, Subject};
 use flyball_metering::observation::{Observation, OwnerReference};
-use flyball_metering::store::{STATE, Sample, Series, Store, USAGE_SINCE, USAGE_UNTIL};
+use flyball_metering::store::{Cell, STATE, Sample, Series, Store, USAGE_SINCE, USAGE_UNTIL};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::{Value, json};
 
@@ -86,6 +86,24 @@ impl World {
             "pod_request_cpu_core_microseconds",
         );
         found.into_iter().map(|(key, amount)| (key.join("@"), amount / 1_000_000)).collect()
+    }
+}
+
+#[test]
+fn usage_without_an_observation_is_unknown() {
+    let mut world = World::new();
+    world.observe(&pod("u1", "web", "n1", 10, 10, None), 900);
+    world.flush(HOUR);
+    for (query, columns) in [
+        ("pod-cpu-usage", ["pod_usage_cpu_core_microseconds", "pod_usage_cpu_core_seconds"]),
+        ("namespace-memory-usage", ["pod_usage_memory_byte_seconds", "pod_usage_memory_byte_seconds"]),
+        ("cluster-cpu-usage", ["avg_cluster_usage_cpu_cores", "avg_pod_count"]),
+    ] {
+        let usage = report(&world.store, query, 0, HOUR);
+        for name in columns {
+            let at = usage.columns.iter().position(|column| column.name == name).unwrap();
+            assert_eq!(usage.rows[0][at], Cell::Null, "{query} {name}");
+        }
     }
 }
 

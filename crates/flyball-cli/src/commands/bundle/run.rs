@@ -3,18 +3,17 @@
 //! The bundle goes to a ConfigMap with a file-based catalog, which a CatalogSource reads. Later bundles of the same
 //! package are added to it, so that the lifecycle manager upgrades as from any other catalog.
 
-use super::{findings, read_bundle, validate};
+use super::progress::Awaited;
+use super::{findings, read_bundle, request, validate};
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
-use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::commands::deploy::parse_wait;
+use crate::commands::olm::manager::ManagedCluster;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::{Args, ValueEnum};
 use flyball_lifecycle::api::labels::CATALOG;
-use flyball_lifecycle::api::{
-    CatalogSource, ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorGroup, Subscription,
-};
+use flyball_lifecycle::api::{CatalogSource, ClusterServiceVersion, OperatorGroup, Subscription};
 use flyball_lifecycle::content::{Blobs, BundleBlob, ChannelBlob, ChannelEntry, Content, PackageBlob};
 use flyball_lifecycle::manifests::BundleFolder;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -35,14 +34,19 @@ const SKIP_RANGE: &str = "olm.skipRange";
 /// Install a bundle on a cluster with Flyball's lifecycle manager, without an image of a catalog
 ///
 /// Creates a CatalogSource with the bundle, and a Subscription; an OperatorGroup if the namespace has none. A bundle of
-/// a higher version is an upgrade. Waits until the operator runs. The images of the operator must be available.
+/// a higher version is an upgrade. Waits until the operator runs, or cannot run. The images of the operator must be
+/// available.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball bundle run operators/site-operator/1.0.0 -n sites
   flyball bundle run operators/site-operator/1.1.0 -n sites     upgrades it
   flyball bundle run operators/site-operator/1.0.0 -n sites --install-mode all
 
-It is removed like other operators: flyball olm uninstall, or by deleting its Subscription and ClusterServiceVersion.")]
+It is removed like other operators: flyball olm uninstall, or by deleting its Subscription and ClusterServiceVersion.
+The CatalogSource is deleted with the Subscription. An OperatorGroup of the name of the package and CRDs stay:
+  kubectl delete subscription site-operator -n sites
+  kubectl delete clusterserviceversion site-operator.v1.1.0 -n sites
+  kubectl delete operatorgroup site-operator -n sites     if it has no other operators")]
 pub(super) struct RunArgs {
     /// Folder with manifests and metadata
     #[arg(value_name = "DIR")]
@@ -93,16 +97,23 @@ pub(super) fn cmd_run(args: &RunArgs) -> Result<()> {
             findings::print(&found);
             return Err(error);
         }
-        let connection = args.connection.connect().await?;
-        check_manager(&connection).await?;
-        check_namespace(&connection).await?;
-        let installation = Installation { bundle: &bundle, connection: &connection };
-        let replaced = installation.installed().await?;
-        for object in installation.objects(args.install_mode).await? {
+        let place = ManagedCluster::connect_in(&args.connection).await?;
+        let connection = &place.connection;
+        check_manager(connection).await?;
+        check_namespace(connection).await?;
+        let installation = Installation { bundle: &bundle, connection };
+        let (subscription, installed) = installation.installed().await?;
+        let replaced = subscription.as_ref().map(|of| of.status.installed_csv.clone()).unwrap_or_default();
+        let objects = installation.objects(args.install_mode).await?;
+        if let Some(subscription) = &subscription {
+            request::check(subscription, installed.as_ref(), &bundle)?;
+        }
+        for object in objects {
             connection.apply(&object).await?;
         }
         installation.own_catalog().await?;
-        installation.until_succeeded(args.timeout).await?;
+        let (subscription, csv) = (installation.package(), bundle.manifests.name());
+        Awaited { place: &place, subscription, csv }.until_succeeded(args.timeout).await?;
         report(args, &installation, replaced)
     })
 }
@@ -181,11 +192,20 @@ impl Installation<'_> {
         Api::namespaced(self.connection.client.clone(), &self.connection.namespace)
     }
 
-    /// Returns the name of the CSV that the Subscription has installed.
-    async fn installed(&self) -> Result<String> {
+    /// Returns the Subscription, and the CSV that it has installed.
+    async fn installed(&self) -> Result<(Option<Subscription>, Option<ClusterServiceVersion>)> {
         let found = self.api::<Subscription>().get_opt(self.package()).await;
         let found = found.context(format!("cannot read Subscription {}", self.package()))?;
-        Ok(found.map(|found| found.status.installed_csv).unwrap_or_default())
+        let name = found.as_ref().map(|found| found.status.installed_csv.as_str()).filter(|name| !name.is_empty());
+        let csv = match name {
+            Some(name) => self
+                .api::<ClusterServiceVersion>()
+                .get_opt(name)
+                .await
+                .context(format!("cannot read ClusterServiceVersion {name}"))?,
+            None => None,
+        };
+        Ok((found, csv))
     }
 
     /// Returns the objects to apply, in order.
@@ -267,36 +287,27 @@ impl Installation<'_> {
         }
     }
 
-    /// Makes the CatalogSource the owner of the ConfigMap, so that both are deleted together.
+    /// Makes the Subscription the owner of the CatalogSource, and this one the owner of the ConfigMap, so that all are
+    /// deleted together.
     async fn own_catalog(&self) -> Result<()> {
-        let name = self.catalog();
-        let source =
-            self.api::<CatalogSource>().get(&name).await.context(format!("cannot read CatalogSource {name}"))?;
-        let owner = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": name, "uid": source.uid(),
-        });
-        let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
-        let changed = self.api::<ConfigMap>().patch(&name, &PatchParams::default(), &patch).await;
+        let (name, package) = (self.catalog(), self.package());
+        let subscriptions = self.api::<Subscription>();
+        let subscription = subscriptions.get(package).await.context(format!("cannot read Subscription {package}"))?;
+        let owner = owner("Subscription", &subscription);
+        let changed = self.api::<CatalogSource>().patch(&name, &PatchParams::default(), &owner).await;
+        let source = changed.context(format!("cannot change CatalogSource {name}"))?;
+        let changed =
+            self.api::<ConfigMap>().patch(&name, &PatchParams::default(), &self::owner("CatalogSource", &source)).await;
         changed.map(drop).context(format!("cannot change ConfigMap {name}"))
     }
+}
 
-    async fn until_succeeded(&self, timeout: Duration) -> Result<()> {
-        let name = self.bundle.manifests.name();
-        let csvs = self.api::<ClusterServiceVersion>();
-        let reached = poll_until(timeout, POLL_INTERVAL, async || {
-            let found = csvs.get_opt(name).await.context(format!("cannot read ClusterServiceVersion {name}"))?;
-            Ok(match found {
-                Some(csv) if csv.status.phase == Phase::Succeeded => Ok(()),
-                Some(csv) => Err(format!("it is {:?}: {}", csv.status.phase, csv.status.message)),
-                None => Err("it does not exist".to_owned()),
-            })
-        });
-        reached.await?.map_err(|state| {
-            let (package, namespace) = (self.package(), &self.connection.namespace);
-            Error::new(format!("{name} does not run after {} s: {state}", timeout.as_secs()))
-                .hint(format!("find out why: flyball olm why {package} -n {namespace}"))
-        })
-    }
+/// Returns the patch that sets the owner of an object.
+fn owner(kind: &str, object: &impl ResourceExt) -> Patch<Value> {
+    let owner = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": kind, "name": object.name_any(), "uid": object.uid(),
+    });
+    Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}))
 }
 
 /// Adds a bundle to a catalog, as the newest one of its channels.

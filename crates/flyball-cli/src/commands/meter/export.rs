@@ -33,7 +33,7 @@ pub(super) struct ExportArgs {
     #[arg(short, long, default_value = "metering")]
     namespace: String,
     /// Data directory of an operator on this machine
-    #[arg(long, value_name = "DIR", conflicts_with = "server", required_unless_present = "server")]
+    #[arg(long, value_name = "DIR", conflicts_with = "server")]
     data: Option<PathBuf>,
     /// Address of the operator's endpoint for results
     #[arg(long, value_name = "URL")]
@@ -56,7 +56,9 @@ pub(super) fn cmd_export(args: &ExportArgs) -> Result<()> {
     match (&args.data, &args.server) {
         (Some(data), _) => export(args, &open(data)?),
         (None, Some(server)) => block_on(fetch(args, server)),
-        (None, None) => Err(Error::usage("neither --data nor --server is given")),
+        (None, None) => Err(Error::usage("neither --data nor --server is given")
+            .hint("--data DIR reads the data directory of an operator on this machine")
+            .hint("--server URL reads from its --results-addr, as with kubectl port-forward: http://127.0.0.1:8082")),
     }
 }
 

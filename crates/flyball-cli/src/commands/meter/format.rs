@@ -7,6 +7,9 @@ use flyball_metering::output;
 use flyball_metering::query::Column;
 use flyball_metering::store::Cell;
 
+/// The text of an empty value in a table.
+pub(super) const NONE: &str = "(none)";
+
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -38,8 +41,10 @@ fn table(declared: &[Column], rows: &[Vec<Cell>]) -> Vec<String> {
     let mut grid: Vec<Vec<String>> = vec![heading.collect()];
     for row in rows {
         let cells = declared.iter().zip(row).filter(|(column, _)| is_shown(column));
-        let text =
-            |(column, cell)| escape_controls(&output::text(column, cell), Colors::Escape).replace(['\n', '\t'], " ");
+        let text = |(column, cell): (&Column, &Cell)| match cell {
+            Cell::Text(text) if text.is_empty() => NONE.to_owned(),
+            cell => escape_controls(&output::text(column, cell), Colors::Escape).replace(['\n', '\t'], " "),
+        };
         grid.push(cells.map(text).collect());
     }
     columns(grid)
@@ -55,5 +60,13 @@ mod tests {
         let columns = [column("pod"), column("x_core_microseconds"), column("x_core_seconds")];
         let rows = [vec![Cell::Text("\x1b[2Jweb\n".into()), Cell::Integer(1_500_000), Cell::Real(1.5)]];
         assert_eq!(table(&columns, &rows), ["POD         X_CORE_SECONDS", "^[[2Jweb    1.5"]);
+    }
+
+    #[test]
+    fn empty_names_are_visible_and_unknown_amounts_are_not() {
+        let column = |name: &str| Column { name: name.into(), kind: String::new(), unit: String::new(), hidden: false };
+        let rows = [vec![Cell::Text(String::new()), Cell::Null, Cell::Integer(2)]];
+        let lines = table(&[column("operator"), column("usage"), column("pods")], &rows);
+        assert_eq!(lines, ["OPERATOR   USAGE   PODS", "(none)             2"]);
     }
 }

@@ -8,11 +8,13 @@ use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private::PrivateDirectory;
 use crate::render::terminal::{print_labeled, print_line};
+use crate::why::TokenArgs;
 use clap::Args;
 use flyball::Clock;
 use flyball_core::time::{parse_rfc3339, parse_unsigned_duration};
-use flyball_metering::query::{Builtins, Inputs, Request, builtin, builtin_names, run};
-use flyball_metering::store::{STATE, Store, USAGE_UNTIL};
+use flyball_metering::query::{Builtins, Definition, Inputs, Request, builtin, builtin_names, run};
+use flyball_metering::store::Store;
+use flyball_metering::{OperatorPolls, OperatorToken};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ use std::time::Duration;
   flyball meter report                                   list the queries
   flyball meter report custom-resource-usage --since 24h
   flyball meter report pod-cpu-usage --for 10m           watch usage for ten minutes
+  flyball meter report operator-performance --for 2m --operator NAME=http://127.0.0.1:8080
   flyball meter report namespace-cpu-request --since 2026-07-01T00:00:00Z --data DIR -o csv")]
 pub(super) struct ReportArgs {
     /// Name of the query; without one, the queries are listed
@@ -42,6 +45,14 @@ pub(super) struct ReportArgs {
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_time)]
     #[arg(conflicts_with_all = ["data", "since", "until"])]
     watch: Option<Duration>,
+    /// With --for, meter this operator as well: the address of its metrics, as NAME=http://127.0.0.1:8080
+    #[arg(long, value_name = "NAME=URL", requires = "watch")]
+    operator: Vec<String>,
+    #[command(flatten)]
+    token: TokenArgs,
+    /// File with the CA of operators that serve https
+    #[arg(long, value_name = "FILE")]
+    operator_ca: Option<PathBuf>,
     /// Data directory of an operator on this machine, instead of the cluster
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -77,15 +88,9 @@ pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
     } else {
         directory = PrivateDirectory::new("flyball-meter")?;
         store = Store::open(directory.path()).context("cannot store what is collected")?;
-        block_on(gather(args, &store, until))?;
-        if let Some(time) = args.watch {
-            if query.columns.iter().any(|column| column.name.contains("usage")) {
-                note_missing_usage(&store, time)?;
-            }
-            let ends = [STATE, USAGE_UNTIL].map(|of| store.progress(of).context("cannot read what was collected"));
-            let end = ends.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().max();
-            (since, until) = (until, end.unwrap_or(until).max(until + 1));
-        }
+        let gathered = block_on(gather(args, &store, &query))?;
+        gathered.notes.iter().for_each(|note| print_labeled("note", note));
+        (since, until) = gathered.period.unwrap_or((since, until));
     }
     let namespace = args.scope.namespace.clone().unwrap_or_default();
     let (is_scoped, namespace) = (args.scope.namespace.is_some(), namespace.as_str());
@@ -94,32 +99,77 @@ pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
     args.output.print(&results.columns, &results.rows)
 }
 
-/// Prints a note if a watch has little or no usage.
-fn note_missing_usage(store: &Store, time: Duration) -> Result<()> {
-    let seconds = collect::POLL_INTERVAL.as_secs();
-    if time < 2 * collect::POLL_INTERVAL {
-        print_labeled(
-            "note",
-            &format!(
-                "usage is polled every {seconds} s, so a watch of {} s has little or none: --for 2m",
-                time.as_secs()
-            ),
-        );
-    } else if store.progress(USAGE_UNTIL).context("cannot read what was collected")?.is_none() {
-        print_labeled("note", "no usage was observed: the cluster serves no metrics.k8s.io, or you may not read it");
-    }
-    Ok(())
+/// The data that was collected from the cluster.
+struct Gathered {
+    /// The period of a watch.
+    period: Option<(i64, i64)>,
+    /// Explanations of missing data.
+    notes: Vec<String>,
 }
 
 /// Collects the cluster as it is, or for the time of the arguments since now.
-async fn gather(args: &ReportArgs, store: &Store, now: i64) -> Result<()> {
+async fn gather(args: &ReportArgs, store: &Store, query: &Definition) -> Result<Gathered> {
+    let mut notes: Vec<String> = missing_operators(query, &args.operator).into_iter().collect();
+    let operators = operators(args)?;
     let connection = args.scope.cluster.connect().await?;
+    let reads_usage = query.columns.iter().any(|column| column.name.contains("usage"));
     if let Some(time) = args.watch {
-        return collect::watch_for(&connection.client, store, (now, time), args.tenant_label.clone()).await;
+        let tenant_label = args.tenant_label.clone();
+        let watched = collect::watch_for(&connection.client, store, time, tenant_label, operators).await?;
+        notes.extend(missing_usage(time, watched.has_usage).filter(|_| reads_usage));
+        notes.extend(watched.problem);
+        return Ok(Gathered { period: Some((watched.since, watched.until)), notes });
     }
     let namespace = args.scope.namespace.as_deref();
     let collection = collect::now(&connection.client, namespace, args.tenant_label.clone()).await?;
-    collect::store(store, &collection, Clock::system().now().as_second())
+    if reads_usage {
+        notes.push(match collect::usage(&connection.client).await {
+            Ok(_) => "no usage: it counts while it is watched: --for 2m; past usage needs --data".to_owned(),
+            Err(_) => collect::NO_USAGE.to_owned(),
+        });
+    }
+    collect::store(store, &collection, Clock::system().now().as_second())?;
+    Ok(Gathered { period: None, notes })
+}
+
+/// Prepares the polls of operators.
+fn operators(args: &ReportArgs) -> Result<Vec<OperatorPolls>> {
+    let token = match args.token.file() {
+        Some(file) => Some(OperatorToken::File(file.to_owned())),
+        None => args.token.token()?.map(OperatorToken::Value),
+    };
+    let polls = |address: &String| {
+        let insecure_token = args.token.insecure_operator_token;
+        OperatorPolls::new(address, token.clone(), insecure_token, args.operator_ca.as_ref())
+            .map_err(|error| Error::new(format!("cannot meter the operator {address}: {error}")))
+    };
+    args.operator.iter().map(polls).collect()
+}
+
+/// Returns the note for a query about the work of operators, if no operator is metered.
+fn missing_operators(query: &Definition, operators: &[String]) -> Option<String> {
+    let reads_operators = |name: &str| name.contains("api_calls") || name.contains("cache_");
+    if !operators.is_empty() || !query.columns.iter().any(|column| reads_operators(&column.name)) {
+        return None;
+    }
+    Some(
+        "no API calls, reconciles and caches: pass the metrics of each operator, --for 2m --operator \
+         NAME=http://127.0.0.1:8080, or --data with the history of flyball meter run --operator"
+            .to_owned(),
+    )
+}
+
+/// Returns the note for a watch with little or no usage.
+fn missing_usage(time: Duration, has_usage: bool) -> Option<String> {
+    let seconds = collect::POLL_INTERVAL.as_secs();
+    match has_usage {
+        false => Some(collect::NO_USAGE.to_owned()),
+        true if time < 2 * collect::POLL_INTERVAL => Some(format!(
+            "usage is polled every {seconds} s, so a watch of {} s has little or none: --for 2m",
+            time.as_secs()
+        )),
+        true => None,
+    }
 }
 
 fn inputs(texts: &[String]) -> Result<Inputs> {
@@ -157,5 +207,30 @@ fn period(args: &ReportArgs, now: i64) -> Result<(i64, i64)> {
     match since < until {
         true => Ok((since, until)),
         false => Err(Error::usage("the period ends before it begins").hint("compare --since and --until")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_explain_missing_usage() {
+        let (short, long) = (Duration::from_secs(5), Duration::from_secs(60));
+        for time in [short, long] {
+            assert_eq!(missing_usage(time, false).as_deref(), Some(collect::NO_USAGE));
+        }
+        assert!(missing_usage(short, true).unwrap().starts_with("usage is polled every 15 s"));
+        assert_eq!(missing_usage(long, true), None);
+    }
+
+    #[test]
+    fn notes_explain_missing_operators() {
+        let note = |query: &str, operators: &[String]| missing_operators(&builtin(query).unwrap(), operators);
+        for query in ["operator-performance", "operator-memory", "custom-resource-usage"] {
+            assert!(note(query, &[]).unwrap().contains("--operator NAME="), "{query}");
+            assert_eq!(note(query, &["a=http://127.0.0.1:1".to_owned()]), None, "{query}");
+        }
+        assert_eq!(note("pod-cpu-request", &[]), None);
     }
 }

@@ -82,7 +82,7 @@ impl By {
 }
 
 /// The kind of what no custom resource owns.
-const UNOWNED: &str = "(none)";
+const UNOWNED: &str = super::format::NONE;
 
 /// The current amounts of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(super) fn cmd_top(args: &TopArgs) -> Result<()> {
         collector.drain(i64::MAX, true);
         let amounts = add_up(args.by, &collector.current(), &usage);
         if !has_usage && args.output == Format::Table {
-            print_labeled("note", "no usage: the cluster does not serve metrics.k8s.io, or you may not read it");
+            print_labeled("note", collect::NO_USAGE);
         }
         let (columns, rows) = lay_out(args.by, &amounts, has_usage);
         args.output.print(&columns, &rows)

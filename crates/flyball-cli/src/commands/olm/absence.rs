@@ -1,6 +1,6 @@
 //! The most common cause for a Subscription without progress: no lifecycle manager runs.
 
-use super::manager::{self, ManagedCluster, ManagerState};
+use super::manager::{self, ManagedCluster, ManagerKind, ManagerState};
 use super::unread::Unread;
 use crate::error::Result;
 use flyball_core::Clock;
@@ -13,10 +13,14 @@ use kube::ResourceExt;
 const FIRST_STATUS: SignedDuration = SignedDuration::from_secs(30);
 
 /// Returns the state of the lifecycle manager, or of the original OLM.
-pub(super) async fn state(place: &ManagedCluster, namespace: &str, unread: &mut Unread) -> Result<ManagerState> {
+pub(in crate::commands) async fn state(
+    place: &ManagedCluster,
+    namespace: &str,
+    unread: &mut Unread,
+) -> Result<ManagerState> {
     let part = format!("the Deployment of the lifecycle manager in namespace {namespace}: whether it runs is unknown");
     let state = unread.or_none(&part, manager::state(place, namespace).await)?.unwrap_or_else(ManagerState::unknown);
-    if state.kind != "none" {
+    if state.kind != ManagerKind::None {
         return Ok(state);
     }
     let part = "Deployments of all namespaces: whether the original OLM runs is unknown";
@@ -31,7 +35,7 @@ pub(super) async fn state(place: &ManagedCluster, namespace: &str, unread: &mut 
 /// not upgraded.
 pub(super) fn cause(manager: &ManagerState, snapshot: &Snapshot, name: &str) -> Option<Cause> {
     let subscription = snapshot.subscriptions.iter().find(|of| of.name_any() == name);
-    let waited = subscription.filter(|of| is_new(of)).and_then(|of| age(of)).filter(|age| *age >= FIRST_STATUS);
+    let waited = subscription.filter(|of| is_new(of)).and_then(age).filter(|age| *age >= FIRST_STATUS);
     if manager.is_unknown() {
         let object = format!("Subscription {}/{name}", snapshot.namespace);
         return waited.map(|age| Cause {
@@ -52,14 +56,18 @@ pub(super) fn cause(manager: &ManagerState, snapshot: &Snapshot, name: &str) -> 
         Some(of) => !of.status.installed_csv.is_empty() && runs(snapshot, &of.status.current_csv),
         None => runs(snapshot, name),
     };
+    const SEE_PODS: &str = "see its pods: flyball olm status, kubectl logs";
+    const SEE_PODS_OF_OLM: &str = "see its pods: kubectl describe pods, kubectl logs";
+    const INSTALL: &str = "install it: flyball olm install; or run it here: flyball olm run";
     let (object, remedy) = match manager.kind {
-        "deployment" => (format!("Deployment {}", manager.name), "see its pods: flyball olm status, kubectl logs"),
-        "process" => (format!("Process {}", manager.name), "see its log"),
-        _ => ("Lifecycle manager".to_owned(), "install it: flyball olm install; or run it here: flyball olm run"),
+        ManagerKind::Deployment => (format!("Deployment {}", manager.name), SEE_PODS),
+        ManagerKind::Olm => (format!("Deployment {} of OLM", manager.name), SEE_PODS_OF_OLM),
+        ManagerKind::Process => (format!("Process {}", manager.name), "see its log"),
+        ManagerKind::None | ManagerKind::Unknown => ("Lifecycle manager".to_owned(), INSTALL),
     };
     let effect = if is_complete { "nothing is upgraded" } else { "nothing acts on Subscriptions" };
     // A manager in the foreground, `flyball olm run`, leaves no trace but what it writes.
-    let is_certain = manager.kind != "none" || subscription.is_some_and(is_new);
+    let is_certain = manager.kind != ManagerKind::None || subscription.is_some_and(is_new);
     let unless = if is_certain { "" } else { ", unless it runs in the foreground: flyball olm run" };
     Some(Cause {
         severity: if is_complete || !is_certain { Severity::Notice } else { Severity::Blocking },
@@ -90,7 +98,7 @@ mod tests {
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-    fn manager(kind: &'static str, ready: bool) -> ManagerState {
+    fn manager(kind: ManagerKind, ready: bool) -> ManagerState {
         let problem = if ready { String::new() } else { "no lifecycle manager runs".to_owned() };
         ManagerState { kind, name: String::new(), ready, problem }
     }
@@ -99,7 +107,7 @@ mod tests {
     fn missing_manager_blocks_what_is_not_complete() {
         let mut snapshot = Snapshot { namespace: "demo".to_owned(), ..Snapshot::default() };
         snapshot.subscriptions.push(Subscription::new(Some("demo"), "memo"));
-        let none = manager("none", false);
+        let none = manager(ManagerKind::None, false);
         let cause = |snapshot: &Snapshot, manager: &ManagerState| super::cause(manager, snapshot, "memo");
         let found = cause(&snapshot, &none).unwrap();
         assert_eq!(
@@ -107,13 +115,16 @@ mod tests {
             (Severity::Blocking, "no lifecycle manager runs: nothing acts on Subscriptions")
         );
         assert!(found.remedy.contains("flyball olm install"));
-        assert_eq!(cause(&snapshot, &manager("olm", true)), None);
+        assert_eq!(cause(&snapshot, &manager(ManagerKind::Olm, true)), None);
+        let found = cause(&snapshot, &manager(ManagerKind::Olm, false)).unwrap();
+        assert_eq!(found.severity, Severity::Blocking);
+        assert!(found.remedy.starts_with("see its pods: ") && !found.remedy.contains("install"), "{found:?}");
         assert_eq!(cause(&snapshot, &ManagerState::unknown()), None, "its age is unknown");
 
         snapshot.subscriptions[0].status.last_updated = Some(Time(Clock::system().now()));
         let found = cause(&snapshot, &none).unwrap();
         assert!(found.severity == Severity::Notice && found.message.contains("in the foreground"), "{found:?}");
-        assert_eq!(cause(&snapshot, &manager("process", false)).unwrap().severity, Severity::Blocking);
+        assert_eq!(cause(&snapshot, &manager(ManagerKind::Process, false)).unwrap().severity, Severity::Blocking);
 
         let mut csv = ClusterServiceVersion::new(Some("demo"), "memo.v1");
         csv.status.phase = Phase::Succeeded;

@@ -2,6 +2,7 @@
 
 use super::objects;
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, one_line, paint, print_line};
@@ -11,6 +12,10 @@ use flyball_lifecycle::api::{InstallPlan, InstallPlanPhase, Subscription};
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::json;
+use std::time::Duration;
+
+/// Time in which the lifecycle manager begins an approved plan, or replaces it.
+const REPLACEMENT_TIME: Duration = Duration::from_secs(2);
 
 /// Approve an InstallPlan, selected by its name or by its Subscription
 ///
@@ -52,6 +57,9 @@ struct Approval {
     approved: bool,
     /// False if it was approved before, or in a dry run.
     changed: bool,
+    /// The plan that is executed instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_by: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -73,7 +81,11 @@ pub(super) fn cmd_approve(args: &ApproveArgs) -> Result<()> {
             None if changes => approve_plan(&connection, &plan).await?,
             _ => {}
         }
-        report(args, &connection, &plan, alone.as_ref(), changes)
+        let replacement = match changes {
+            true => replacement(&connection, &plan, alone.as_ref()).await?,
+            false => None,
+        };
+        report(args, &connection, &plan, (alone.as_ref(), replacement), changes)
     })
 }
 
@@ -110,6 +122,48 @@ fn installs(plan: &InstallPlan, subscription: &Subscription) -> bool {
     refers && plan.spec.cluster_service_version_names.contains(&status.current_csv)
 }
 
+/// Returns the plan that is executed instead of the approved one: the lifecycle manager moves an operator to a plan of
+/// its own, and replaces a plan that is no longer the result of a resolution.
+async fn replacement(
+    connection: &Connection,
+    plan: &InstallPlan,
+    alone: Option<&Subscription>,
+) -> Result<Option<String>> {
+    let operators = match alone {
+        Some(own) => vec![own.status.current_csv.clone()],
+        None => plan.spec.cluster_service_version_names.clone(),
+    };
+    let found = poll_until(REPLACEMENT_TIME, POLL_INTERVAL, async || {
+        // Without permission, nothing is known about it.
+        let plans: Vec<InstallPlan> = match objects::list(connection, Some(&connection.namespace)).await {
+            Err(error) if error.is_forbidden() => return Ok(Ok(None)),
+            listed => listed?,
+        };
+        Ok(executed(&plans, &plan.name_any(), &operators).ok_or(()))
+    });
+    Ok(found.await?.ok().flatten())
+}
+
+/// Returns the name of another plan that installs the operators, `None` inside if it is the approved one itself, and
+/// `None` if neither has begun.
+fn executed(plans: &[InstallPlan], approved: &str, operators: &[String]) -> Option<Option<String>> {
+    let has_begun = |plan: &InstallPlan| {
+        plan.spec.approved || matches!(plan.status.phase, InstallPlanPhase::Installing | InstallPlanPhase::Complete)
+    };
+    let installs = |plan: &&InstallPlan| {
+        let names = &plan.spec.cluster_service_version_names;
+        has_begun(plan) && operators.iter().any(|operator| names.contains(operator))
+    };
+    let newest = plans.iter().filter(installs).max_by_key(|plan| plan.spec.generation)?;
+    let name = newest.name_any();
+    match name == approved {
+        // An approved plan may still be replaced.
+        true if newest.status.phase == InstallPlanPhase::RequiresApproval => None,
+        true => Some(None),
+        false => Some(Some(name)),
+    }
+}
+
 /// Finds the plan of this name, or that of the Subscription of this name. Also returns the Subscription if the plan
 /// installs operators of others as well.
 async fn find(connection: &Connection, name: &str) -> Result<(InstallPlan, Option<Subscription>)> {
@@ -143,7 +197,7 @@ fn report(
     args: &ApproveArgs,
     connection: &Connection,
     plan: &InstallPlan,
-    alone: Option<&Subscription>,
+    (alone, replacement): (Option<&Subscription>, Option<String>),
     changed: bool,
 ) -> Result<()> {
     let step = |step: &flyball_lifecycle::api::Step| StepReport {
@@ -162,6 +216,7 @@ fn report(
         steps: plan.status.plan.iter().map(step).collect(),
         approved: changed || plan.spec.approved,
         changed,
+        replaced_by: replacement,
     };
     if let Some(output) = args.output {
         return output.print(&approval);
@@ -181,6 +236,9 @@ fn report(
     if alone.is_some() && changed {
         print_line("  it gets a plan of its own; the other operators of this plan still wait");
     }
+    if let Some(other) = &approval.replaced_by {
+        print_line(&one_line(&format!("  InstallPlan {}/{other} is executed instead", approval.namespace)));
+    }
     if args.dry_run {
         let heading = ["BUNDLE", "KIND", "NAME"].map(str::to_owned).to_vec();
         let cell = |text: &String| one_line(text).into_owned();
@@ -188,4 +246,33 @@ fn report(
         columns(std::iter::once(heading).chain(rows).collect()).iter().for_each(|line| print_line(line));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plan_that_is_executed_instead_is_found() {
+        let plan = |name: &str, generation: i64, phase: &str, approved: bool| -> InstallPlan {
+            serde_json::from_value(json!({
+                "metadata": {"name": name},
+                "spec": {"approval": "Manual", "approved": approved, "generation": generation,
+                    "clusterServiceVersionNames": ["memo.v2"]},
+                "status": {"phase": phase},
+            }))
+            .unwrap()
+        };
+        let operators = ["memo.v2".to_owned()];
+        let check = |plans: &[InstallPlan], expected: Option<Option<&str>>| {
+            let found = executed(plans, "old", &operators);
+            assert_eq!(found, expected.map(|name| name.map(str::to_owned)), "{plans:?}");
+        };
+        check(&[], None);
+        check(&[plan("old", 1, "RequiresApproval", true)], None);
+        check(&[plan("old", 1, "Installing", true)], Some(None));
+        check(&[plan("old", 1, "RequiresApproval", false), plan("new", 2, "RequiresApproval", false)], None);
+        check(&[plan("old", 1, "RequiresApproval", true), plan("new", 2, "Installing", true)], Some(Some("new")));
+        check(&[plan("new", 2, "Complete", true)], Some(Some("new")));
+    }
 }

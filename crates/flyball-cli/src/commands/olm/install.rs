@@ -120,8 +120,7 @@ async fn check_absence_of_olm(place: &ManagedCluster) -> Result<()> {
     for name in OLM_DEPLOYMENTS {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
         let found = deployments.list(&params).await.context("cannot list Deployments")?.items;
-        let runs = |found: &&Deployment| found.spec.as_ref().and_then(|spec| spec.replicas) != Some(0);
-        if let Some(olm) = found.iter().find(runs) {
+        if let Some(olm) = found.iter().find(|found| !manager::is_stopped(found)) {
             let namespace = olm.namespace().unwrap_or_default();
             return Err(Error::new(format!("OLM runs in the cluster: Deployment {namespace}/{name}")).hint(format!(
                 "stop OLM before: kubectl scale deployment -n {namespace} {} --replicas 0",

@@ -12,6 +12,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::fmt;
 
 /// Kinds that only a manager in a pod needs.
 const POD_KINDS: [&str; 3] = ["Deployment", "Service", "NetworkPolicy"];
@@ -20,8 +21,8 @@ const POD_KINDS: [&str; 3] = ["Deployment", "Service", "NetworkPolicy"];
 const PACKAGE_PORT: u16 = 6443;
 
 /// A connection to a cluster, and the cluster itself if it runs on this machine.
-pub(super) struct ManagedCluster {
-    pub(super) connection: Connection,
+pub(in crate::commands) struct ManagedCluster {
+    pub(in crate::commands) connection: Connection,
     pub(super) local: Option<LocalCluster>,
 }
 
@@ -34,7 +35,7 @@ impl ManagedCluster {
     }
 
     /// Connects with a default namespace.
-    pub(super) async fn connect_in(args: &ConnectionArgs) -> Result<Self> {
+    pub(in crate::commands) async fn connect_in(args: &ConnectionArgs) -> Result<Self> {
         let local = find_by_url(&args.config().await?.cluster_url.to_string())?;
         Ok(Self { connection: args.connect().await?, local })
     }
@@ -88,29 +89,56 @@ pub(super) fn local_flags(installation: &Installation) -> LocalFlags {
     LocalFlags { account: installation.target.account(), namespace, manager }
 }
 
+/// The kind of a manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::commands) enum ManagerKind {
+    /// A process on this machine.
+    Process,
+    /// A Deployment of Flyball.
+    Deployment,
+    /// The original OLM.
+    Olm,
+    /// There is none, except perhaps a process in the foreground.
+    None,
+    /// The user may not read it.
+    Unknown,
+}
+
+impl fmt::Display for ManagerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Process => "process",
+            Self::Deployment => "deployment",
+            Self::Olm => "olm",
+            Self::None => "none",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
 /// The state of the manager.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ManagerState {
-    /// `process`, `deployment`, `olm`, `none`, or `unknown`.
-    pub(super) kind: &'static str,
+pub(in crate::commands) struct ManagerState {
+    pub(in crate::commands) kind: ManagerKind,
     /// The process ID, or the name of the Deployment.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
-    pub(super) ready: bool,
+    pub(in crate::commands) ready: bool,
     /// The reason why it is not ready.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) problem: String,
+    pub(in crate::commands) problem: String,
 }
 
 impl ManagerState {
     /// Creates the state of a manager that the user may not read.
     pub(super) fn unknown() -> Self {
-        Self { kind: "unknown", name: String::new(), ready: false, problem: String::new() }
+        Self { kind: ManagerKind::Unknown, name: String::new(), ready: false, problem: String::new() }
     }
 
-    pub(super) fn is_unknown(&self) -> bool {
-        self.kind == "unknown"
+    pub(in crate::commands) fn is_unknown(&self) -> bool {
+        self.kind == ManagerKind::Unknown
     }
 }
 
@@ -119,38 +147,86 @@ pub(super) async fn state(place: &ManagedCluster, namespace: &str) -> Result<Man
     if let Some(record) = place.process()?.map(|process| process.find()).transpose()?.flatten() {
         let ready = local::is_ready(&record).await;
         let problem = if ready { String::new() } else { format!("it is not ready: see {}", record.log.display()) };
-        return Ok(ManagerState { kind: "process", name: record.pid.to_string(), ready, problem });
+        return Ok(ManagerState { kind: ManagerKind::Process, name: record.pid.to_string(), ready, problem });
     }
     let name = format!("{}-controller-manager", flyball_lifecycle::NAME);
     let deployments: Api<Deployment> = Api::namespaced(place.connection.client.clone(), namespace);
     let found = deployments.get_opt(&name).await.context(format!("cannot read Deployment {namespace}/{name}"))?;
     let Some(found) = found else {
         let problem = "no lifecycle manager runs".to_owned();
-        return Ok(ManagerState { kind: "none", name: String::new(), ready: false, problem });
+        return Ok(ManagerState { kind: ManagerKind::None, name: String::new(), ready: false, problem });
     };
-    let ready = is_available(&found);
+    Ok(of_deployment(place, ManagerKind::Deployment, &found).await)
+}
+
+/// Returns the state of a manager in pods of a Deployment.
+async fn of_deployment(place: &ManagedCluster, kind: ManagerKind, deployment: &Deployment) -> ManagerState {
+    let namespace = deployment.namespace().unwrap_or_default();
+    let ready = is_available(deployment);
     let problem = match ready {
         true => String::new(),
-        false => format!("its pods are not ready{}", pod_problems(&place.connection, &found, namespace).await),
+        false if is_stopped(deployment) => "it is scaled to 0 replicas".to_owned(),
+        false => format!("its pods are not ready{}", pod_problems(&place.connection, deployment, &namespace).await),
     };
-    Ok(ManagerState { kind: "deployment", name: format!("{namespace}/{name}"), ready, problem })
+    ManagerState { kind, name: format!("{namespace}/{}", deployment.name_any()), ready, problem }
 }
 
 fn is_available(deployment: &Deployment) -> bool {
     deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default() > 0
 }
 
-/// Returns the state of the original OLM in any namespace, if its controller of Subscriptions runs.
+/// Returns true if a Deployment has no pods on purpose.
+pub(super) fn is_stopped(deployment: &Deployment) -> bool {
+    deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(0)
+}
+
+/// Returns the state of the original OLM in any namespace, that of its controller of Subscriptions. A stopped one does
+/// not count: `flyball olm install` requires that it is stopped.
 pub(super) async fn original(place: &ManagedCluster) -> Result<Option<ManagerState>> {
     const CONTROLLER: &str = "catalog-operator";
     let deployments: Api<Deployment> = Api::all(place.connection.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={CONTROLLER}"));
     let found = deployments.list(&params).await.context(format!("cannot list Deployments {CONTROLLER}"))?;
-    let state = |deployment: &Deployment| ManagerState {
-        kind: "olm",
-        name: format!("{}/{CONTROLLER}", deployment.namespace().unwrap_or_default()),
-        ready: true,
-        problem: String::new(),
-    };
-    Ok(found.items.iter().find(|deployment| is_available(deployment)).map(state))
+    match running(&found.items) {
+        Some(deployment) => Ok(Some(of_deployment(place, ManagerKind::Olm, deployment).await)),
+        None => Ok(None),
+    }
+}
+
+/// Returns the Deployment that runs, or should run.
+fn running(deployments: &[Deployment]) -> Option<&Deployment> {
+    let available = deployments.iter().find(|deployment| is_available(deployment));
+    available.or_else(|| deployments.iter().find(|deployment| !is_stopped(deployment)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn original_olm_is_found_while_its_pods_are_not_ready() {
+        let deployment = |name: &str, replicas: i32, available: i32| -> Deployment {
+            serde_json::from_value(json!({
+                "metadata": {"name": "catalog-operator", "namespace": name},
+                "spec": {"replicas": replicas, "selector": {}, "template": {}},
+                "status": {"availableReplicas": available},
+            }))
+            .unwrap()
+        };
+        let check = |deployments: &[Deployment], expected: Option<&str>| {
+            let found = running(deployments).and_then(ResourceExt::namespace);
+            assert_eq!(found.as_deref(), expected, "{deployments:?}");
+        };
+        check(&[], None);
+        check(&[deployment("stopped", 0, 0)], None);
+        check(&[deployment("stopped", 0, 0), deployment("broken", 1, 0)], Some("broken"));
+        check(&[deployment("broken", 1, 0), deployment("runs", 1, 1)], Some("runs"));
+    }
+
+    #[test]
+    fn kinds_are_printed_and_serialized_alike() {
+        for kind in [ManagerKind::Process, ManagerKind::Deployment, ManagerKind::Olm, ManagerKind::None] {
+            assert_eq!(json!(kind), kind.to_string());
+        }
+    }
 }

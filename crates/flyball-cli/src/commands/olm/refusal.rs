@@ -1,5 +1,9 @@
 //! Failures that are final for a user: the lifecycle manager tries again without end, but with the same result.
 
+use flyball_lifecycle::api::{
+    ClusterServiceVersion, ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase, Subscription,
+};
+use kube::ResourceExt;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -8,11 +12,11 @@ const REFUSAL_TIME: Duration = Duration::from_secs(4);
 
 /// A reason for a failure, and the time since which it has been the same.
 #[derive(Debug, Default)]
-pub(super) struct Refusal(Option<(String, Instant)>);
+pub(in crate::commands) struct Refusal(Option<(String, Instant)>);
 
 impl Refusal {
     /// Returns true if the reason has not changed for a time in which the manager has tried several times.
-    pub(super) fn persists(&mut self, reason: &str, now: Instant) -> bool {
+    pub(in crate::commands) fn persists(&mut self, reason: &str, now: Instant) -> bool {
         match &self.0 {
             Some((known, since)) if known == reason => now.duration_since(*since) >= REFUSAL_TIME,
             _ => {
@@ -23,10 +27,34 @@ impl Refusal {
     }
 
     /// Records that there is no failure.
-    pub(super) fn ends(&mut self) -> bool {
+    pub(in crate::commands) fn clear(&mut self) {
         self.0 = None;
-        false
     }
+}
+
+/// Returns the reason why the InstallPlan of a version fails.
+pub(in crate::commands) fn plan_problem(plans: &[InstallPlan], target: &str) -> Option<String> {
+    let is_its = |plan: &&InstallPlan| {
+        plan.status.phase != InstallPlanPhase::Complete
+            && plan.spec.cluster_service_version_names.iter().any(|name| name == target)
+    };
+    let plan = plans.iter().filter(is_its).max_by_key(|plan| plan.spec.generation)?;
+    let message = plan.status.message.trim_start_matches("retrying execution due to error: ");
+    (!message.is_empty()).then(|| format!("InstallPlan {}: {message}", plan.name_any()))
+}
+
+/// Returns the reason why a version has failed.
+pub(in crate::commands) fn operator_problem(csv: Option<&ClusterServiceVersion>) -> Option<String> {
+    let status = &csv.filter(|csv| csv.status.phase == Phase::Failed)?.status;
+    Some(format!("{:?}, {}: {}", status.phase, status.reason, status.message))
+}
+
+/// Returns the failure that a Subscription reports.
+pub(in crate::commands) fn failure_of(subscription: &Subscription) -> Option<String> {
+    let failed = subscription.status.conditions.iter().find(|condition| {
+        condition.status == "True" && matches!(&*condition.kind, "ResolutionFailed" | "BundleUnpackFailed")
+    })?;
+    Some(format!("{}: {}", failed.reason, failed.message))
 }
 
 #[cfg(test)]
@@ -40,6 +68,7 @@ mod tests {
         assert!(!refusal.persists("conflict", start + REFUSAL_TIME / 2));
         assert!(!refusal.persists("denied", start + REFUSAL_TIME), "another reason begins again");
         assert!(refusal.persists("denied", start + REFUSAL_TIME * 2));
-        assert!(!refusal.ends() && !refusal.persists("denied", start + REFUSAL_TIME * 3));
+        refusal.clear();
+        assert!(!refusal.persists("denied", start + REFUSAL_TIME * 3));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::approve;
 use super::objects::{self, CatalogArgs, ObjectArgs};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, failure_of, operator_problem, plan_problem};
 use super::unread::Unread;
 use crate::cluster::connection::{Connection, block_on};
 use crate::cluster::safety::{self, BreakingChange};
@@ -198,8 +198,12 @@ async fn check(
         None => unread.or_default(DEFINITIONS, safety::find_in(connection, own, &definitions).await)?,
     };
     if !changes.is_empty() {
-        return Err(Error::new(format!("the rollback would break stored objects:{}", safety::list(&changes)))
-            .hint("change or delete these objects first"));
+        let error = Error::new(format!("the rollback would break stored objects:{}", safety::list(&changes)));
+        // The others name their remedy.
+        return Err(match changes.iter().any(|change| change.object.is_some()) {
+            true => error.hint("change or delete these objects first"),
+            false => error.hint("then run the rollback again"),
+        });
     }
     let has = |name: &str| definitions.iter().any(|definition| definition["metadata"]["name"] == name);
     let mut dropped: Vec<&str> = current.spec.crds.owned.iter().map(|owned| owned.name.as_str()).collect();
@@ -287,7 +291,7 @@ async fn wait(args: &RollbackArgs, connection: &Connection, subscription: &Subsc
             }
             return Ok(Err(problem.clone()));
         }
-        refusal.ends();
+        refusal.clear();
         Ok(match csv {
             Some(csv) if is_current && csv.status.phase == Phase::Succeeded => Ok(()),
             Some(csv) => {
@@ -306,36 +310,11 @@ async fn wait(args: &RollbackArgs, connection: &Connection, subscription: &Subsc
     })
 }
 
-/// Returns the reason why the InstallPlan of a version fails.
-fn plan_problem(plans: &[InstallPlan], target: &str) -> Option<String> {
-    let is_its = |plan: &&InstallPlan| {
-        plan.status.phase != InstallPlanPhase::Complete
-            && plan.spec.cluster_service_version_names.iter().any(|name| name == target)
-    };
-    let plan = plans.iter().filter(is_its).max_by_key(|plan| plan.spec.generation)?;
-    let message = plan.status.message.trim_start_matches("retrying execution due to error: ");
-    (!message.is_empty()).then(|| format!("InstallPlan {}: {message}", plan.name_any()))
-}
-
-/// Returns the reason why a version has failed.
-fn operator_problem(csv: Option<&ClusterServiceVersion>) -> Option<String> {
-    let status = &csv.filter(|csv| csv.status.phase == Phase::Failed)?.status;
-    Some(format!("{:?}, {}: {}", status.phase, status.reason, status.message))
-}
-
 /// Returns the reason why the Subscription selects no version. A failure from before the rollback does not count: the
 /// manager may not have noticed the rollback yet.
 fn resolution_problem(before: &Subscription, now: Option<&Subscription>) -> Option<String> {
     let failure = failure_of(now?)?;
     (failure_of(before).as_ref() != Some(&failure)).then_some(failure)
-}
-
-/// Returns the failure that a Subscription reports.
-fn failure_of(subscription: &Subscription) -> Option<String> {
-    let failed = subscription.status.conditions.iter().find(|condition| {
-        condition.status == "True" && matches!(&*condition.kind, "ResolutionFailed" | "BundleUnpackFailed")
-    })?;
-    Some(format!("{}: {}", failed.reason, failed.message))
 }
 
 impl RollbackReport {

@@ -1,9 +1,11 @@
 //! `flyball olm status`.
 
-use super::manager::{self, ManagedCluster, ManagerState};
+use super::extensions::{self, ExtensionReport};
+use super::manager::{self, ManagedCluster, ManagerKind, ManagerState};
 use super::objects;
+use super::pods;
 use super::unread::Unread;
-use crate::cluster::connection::{ContextArgs, block_on};
+use crate::cluster::connection::{Connection, ContextArgs, block_on};
 use crate::error::Result;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, one_line, paint, print_line};
@@ -27,6 +29,9 @@ const PROBLEMS: [&str; 6] = [
     "BundleUnpackFailed",
     "UpgradePathMissing",
 ];
+
+/// Limit of the versions whose pods are read.
+const MAX_EXAMINED: usize = 32;
 
 /// Print the lifecycle manager, its catalogs and operators, and their problems; exits with 1 if there are any
 #[derive(Args, Debug)]
@@ -62,6 +67,9 @@ struct Status {
     csvs: Vec<CsvReport>,
     /// InstallPlans that are not complete.
     plans: Vec<PlanReport>,
+    /// ClusterCatalogs and ClusterExtensions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    extensions: Vec<ExtensionReport>,
     /// Parts that the user may not read.
     #[serde(skip_serializing_if = "Unread::is_empty")]
     unread: Unread,
@@ -161,18 +169,49 @@ async fn read(place: &ManagedCluster, args: &StatusArgs) -> Result<Status> {
     }
     let catalogs: Vec<CatalogReport> = sources.iter().map(catalog).collect();
     let found: Vec<Subscription> = objects::list(connection, namespace).await?;
-    let subscriptions: Vec<SubscriptionReport> = found.iter().map(subscription).collect();
+    let mut subscriptions: Vec<SubscriptionReport> = found.iter().map(subscription).collect();
     let found: Vec<ClusterServiceVersion> = objects::list(connection, namespace).await?;
-    let csvs: Vec<CsvReport> = found.iter().filter(|csv| csv.copied_from().is_none()).map(csv).collect();
+    let originals: Vec<&ClusterServiceVersion> = found.iter().filter(|csv| csv.copied_from().is_none()).collect();
+    let mut csvs: Vec<CsvReport> = originals.iter().map(|of| csv(of)).collect();
+    add_pod_problems(connection, &originals, &mut csvs, &mut unread).await?;
+    subscriptions.iter_mut().for_each(|of| add_failure(of, &csvs));
     let found: Vec<InstallPlan> = objects::list(connection, namespace).await?;
     let unfinished = found.iter().filter(|plan| plan.status.phase != InstallPlanPhase::Complete);
     let plans: Vec<PlanReport> = unfinished.map(plan).collect();
+    let extensions = extensions::read(connection, namespace, &mut unread).await?;
     let healthy = (manager.ready || manager.is_unknown())
         && catalogs.iter().all(|of| of.problem.is_empty())
         && !subscriptions.iter().any(|of| of.is_problem)
         && !csvs.iter().any(|of| of.is_problem)
-        && !plans.iter().any(|of| of.is_problem);
-    Ok(Status { healthy, manager, catalogs, subscriptions, csvs, plans, unread })
+        && !plans.iter().any(|of| of.is_problem)
+        && extensions.iter().all(|of| of.problem.is_empty());
+    Ok(Status { healthy, manager, catalogs, subscriptions, csvs, plans, extensions, unread })
+}
+
+/// Adds the problems of pods to the versions that wait for them.
+async fn add_pod_problems(
+    connection: &Connection,
+    csvs: &[&ClusterServiceVersion],
+    reports: &mut [CsvReport],
+    unread: &mut Unread,
+) -> Result<()> {
+    let waiting = csvs.iter().zip(reports).filter(|(csv, _)| pods::waits_for_pods(csv));
+    for (csv, report) in waiting.take(MAX_EXAMINED) {
+        let Some(cause) = pods::cause(&connection.client, csv, unread).await? else { continue };
+        report.problem = format!("{}: {}", cause.object, cause.message);
+        report.is_problem = true;
+    }
+    Ok(())
+}
+
+/// Adds the failure of the installed version to a Subscription, which may have no problem of its own.
+fn add_failure(subscription: &mut SubscriptionReport, csvs: &[CsvReport]) {
+    let is_its = |of: &&CsvReport| of.namespace == subscription.namespace && of.name == subscription.installed;
+    let failed = csvs.iter().filter(|of| of.is_problem).find(is_its);
+    if let Some(failed) = failed.filter(|_| !subscription.is_problem) {
+        subscription.problem = format!("{} is {}: {}", failed.name, failed.phase, failed.problem);
+        subscription.is_problem = true;
+    }
 }
 
 fn catalog(source: &CatalogSource) -> CatalogReport {
@@ -261,7 +300,7 @@ fn lines(status: &Status) -> Vec<String> {
     };
     let place = if name.is_empty() { String::new() } else { format!(" ({kind} {name})") };
     let mut lines = vec![format!("lifecycle manager{}: {state}", one_line(&place))];
-    if *kind == "none" {
+    if *kind == ManagerKind::None {
         lines.push("  remedy: flyball olm install".to_owned());
     }
     lines.extend(table(&["CATALOG", "NAMESPACE", "PRIORITY", "STATE", "PROBLEM"], &status.catalogs, |of| {
@@ -280,6 +319,10 @@ fn lines(status: &Status) -> Vec<String> {
     }));
     lines.extend(table(&["INSTALLPLAN", "NAMESPACE", "PHASE", "OPERATORS", "PROBLEM"], &status.plans, |of| {
         (vec![of.name.clone(), of.namespace.clone(), of.phase.clone(), of.operators.join(", ")], of.message.as_str())
+    }));
+    lines.extend(table(&["EXTENSION", "KIND", "SOURCE", "INSTALLED", "STATE", "PROBLEM"], &status.extensions, |of| {
+        let ExtensionReport { kind, name, source, installed, state, .. } = of;
+        (vec![name.clone(), (*kind).to_owned(), source.clone(), installed.clone(), state.clone()], of.problem.as_str())
     }));
     lines.extend(remarks(status).iter().map(|remark| one_line(remark).into_owned()));
     lines
@@ -348,5 +391,28 @@ mod tests {
         check("Installing", "InstallWaiting", false);
         check("Pending", "RequirementsNotMet", true);
         check("Failed", "NoOperatorGroup", true);
+    }
+
+    #[test]
+    fn failed_version_is_a_problem_of_its_subscription() {
+        let report = |status: Value| {
+            let found: Subscription = serde_json::from_value(json!({
+                "metadata": {"name": "memo", "namespace": "demo"}, "spec": {}, "status": status,
+            }))
+            .unwrap();
+            subscription(&found)
+        };
+        let failed: ClusterServiceVersion = serde_json::from_value(json!({
+            "metadata": {"name": "memo.v1", "namespace": "demo"},
+            "status": {"phase": "Failed", "reason": "UnsupportedOperatorGroup", "message": "no"},
+        }))
+        .unwrap();
+        let status = json!({"state": "AtLatestKnown", "currentCSV": "memo.v1", "installedCSV": "memo.v1"});
+        let mut found = report(status.clone());
+        add_failure(&mut found, &[csv(&failed)]);
+        assert_eq!((found.is_problem, &*found.problem), (true, "memo.v1 is Failed: UnsupportedOperatorGroup: no"));
+        let mut other = report(json!({"state": "AtLatestKnown", "currentCSV": "memo.v2", "installedCSV": "memo.v2"}));
+        add_failure(&mut other, &[csv(&failed)]);
+        assert!(!other.is_problem);
     }
 }

@@ -2,7 +2,7 @@
 
 mod inventory;
 
-use super::manager::{self, ManagedCluster, ManagerState};
+use super::manager::{self, ManagedCluster, ManagerKind, ManagerState};
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::cluster::deletion;
 use crate::cluster::kinds::Kinds;
@@ -82,7 +82,7 @@ pub(super) fn cmd_uninstall(args: &UninstallArgs) -> Result<()> {
             preview(&inventory, &own, &manager);
         }
         let mut objects: Vec<String> = Vec::new();
-        let is_gone = inventory.is_empty() && own.is_empty() && manager.kind == "none";
+        let is_gone = inventory.is_empty() && own.is_empty() && manager.kind == ManagerKind::None;
         if args.dry_run {
             objects.extend(inventory.descriptions());
             objects.extend(own.iter().map(|item| item.description.clone()));
@@ -233,7 +233,7 @@ async fn remove(
 }
 
 fn preview(inventory: &Inventory, own: &[Item], manager: &ManagerState) {
-    if inventory.is_empty() && own.is_empty() && manager.kind == "none" {
+    if inventory.is_empty() && own.is_empty() && manager.kind == ManagerKind::None {
         return print_line("nothing to remove");
     }
     print_line("To be removed:");
@@ -246,7 +246,7 @@ fn preview(inventory: &Inventory, own: &[Item], manager: &ManagerState) {
     for description in inventory.descriptions() {
         print_line(&format!("  {}", one_line(&description)));
     }
-    if manager.kind != "none" {
+    if manager.kind != ManagerKind::None {
         print_line(&format!("  the lifecycle manager, {} {}", manager.kind, manager.name));
     }
     for item in own {

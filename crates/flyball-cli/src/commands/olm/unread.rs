@@ -9,16 +9,16 @@ use serde::Serialize;
 /// The parts that were not read, each with its consequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(super) struct Unread(Vec<String>);
+pub(in crate::commands) struct Unread(Vec<String>);
 
 impl Unread {
     /// Returns what was read. If the permission is missing, records the part, and returns an empty value.
-    pub(super) fn or_default<T: Default>(&mut self, part: &str, read: Result<T>) -> Result<T> {
+    pub(in crate::commands) fn or_default<T: Default>(&mut self, part: &str, read: Result<T>) -> Result<T> {
         Ok(self.or_none(part, read)?.unwrap_or_default())
     }
 
     /// Returns what was read. If the permission is missing, records the part, and returns `None`.
-    pub(super) fn or_none<T>(&mut self, part: &str, read: Result<T>) -> Result<Option<T>> {
+    pub(in crate::commands) fn or_none<T>(&mut self, part: &str, read: Result<T>) -> Result<Option<T>> {
         match read {
             Err(error) if error.is_forbidden() => {
                 self.add(part);

@@ -1,11 +1,15 @@
 //! `flyball olm why`.
 
 use super::absence;
+use super::conflict;
+use super::definitions;
 use super::elsewhere;
+use super::extensions::{self, ExtensionReport};
 use super::manager::ManagedCluster;
 use super::objects::{self, CatalogArgs, ObjectArgs};
+use super::pods;
 use super::unread::Unread;
-use crate::cluster::connection::block_on;
+use crate::cluster::connection::{Connection, block_on};
 use crate::error::Result;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, one_line, paint, print_line};
@@ -26,8 +30,8 @@ use std::process::ExitCode;
   flyball olm why memo -n demo -o json
   flyball olm why memo --catalog community=catalog/   for a catalog that only the cluster can reach")]
 pub(super) struct WhyArgs {
-    /// Subscription or ClusterServiceVersion
-    #[arg(value_name = "SUBSCRIPTION|CSV")]
+    /// Subscription, ClusterServiceVersion or ClusterExtension
+    #[arg(value_name = "SUBSCRIPTION|CSV|EXTENSION")]
     name: String,
     #[command(flatten)]
     objects: ObjectArgs,
@@ -72,6 +76,10 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
         let missing = absence::cause(&manager, &snapshot, name);
         if let Some(mut diagnosis) = diagnose(&snapshot, name).filter(|_| !is_csv) {
             diagnosis.causes.extend(elsewhere::cause(connection, &snapshot, name).await);
+            let version = current_version(&snapshot, name);
+            for cause in of_cluster(connection, &snapshot, &version, &mut unread).await? {
+                add_first(Some(cause), &mut diagnosis.causes, &mut diagnosis.healthy);
+            }
             add_first(missing, &mut diagnosis.causes, &mut diagnosis.healthy);
             match args.output {
                 Some(output) => output.print(&Report { report: &diagnosis, unread })?,
@@ -83,10 +91,16 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
             return Ok(code(&diagnosis.causes));
         }
         let Some(mut report) = csv_report(&snapshot, name) else {
+            if let Some((extension, causes)) = extensions::find(connection, name).await? {
+                return print_extension(args, &extension, &causes, unread);
+            }
             let subscriptions = snapshot.subscriptions.iter().map(ResourceExt::name_any);
             let known: Vec<String> = subscriptions.chain(snapshot.csvs.iter().map(ResourceExt::name_any)).collect();
             return Err(objects::unknown(connection, name, "Subscription or ClusterServiceVersion", &known));
         };
+        for cause in of_cluster(connection, &snapshot, name, &mut unread).await? {
+            add_first(Some(cause), &mut report.causes, &mut report.healthy);
+        }
         add_first(missing, &mut report.causes, &mut report.healthy);
         match args.output {
             Some(output) => output.print(&Report { report: &report, unread })?,
@@ -97,6 +111,50 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
         }
         Ok(code(&report.causes))
     })
+}
+
+/// Prints the explanation of a ClusterExtension.
+fn print_extension(args: &WhyArgs, extension: &ExtensionReport, causes: &[Cause], unread: Unread) -> Result<ExitCode> {
+    match args.output {
+        Some(output) => {
+            let report = serde_json::json!({"extension": extension, "causes": causes, "healthy": causes.is_empty()});
+            output.print(&Report { report: &report, unread })?;
+        }
+        None => {
+            let ExtensionReport { kind, name, source, installed, state, .. } = extension;
+            let title = one_line(&format!("{kind} {name} requests package {source} and is")).into_owned();
+            print_line(&format!("{title} {}", paint(style(causes.is_empty()), &one_line(state))));
+            let installed = if installed.is_empty() { "none" } else { installed };
+            print_line(&format!("  {:<11} {}", "installed", one_line(installed)));
+            cause_lines(causes).iter().for_each(|line| print_line(line));
+            unread.print();
+        }
+    }
+    Ok(code(causes))
+}
+
+/// Returns the version that a Subscription has or installs.
+fn current_version(snapshot: &Snapshot, name: &str) -> String {
+    let found = snapshot.subscriptions.iter().find(|subscription| subscription.name_any() == name);
+    found.map(|subscription| subscription.status.current_csv.clone()).unwrap_or_default()
+}
+
+/// Returns the causes from other objects of the cluster: pods, CRDs, custom resources, and other OperatorGroups. The
+/// last one is the most specific.
+async fn of_cluster(
+    connection: &Connection,
+    snapshot: &Snapshot,
+    version: &str,
+    unread: &mut Unread,
+) -> Result<Vec<Cause>> {
+    let plans = definitions::plans_of(&snapshot.plans, version);
+    let mut causes = definitions::causes(connection, &plans, unread).await?;
+    causes.reverse();
+    if let Some(csv) = snapshot.csvs.iter().find(|csv| csv.name_any() == version && csv.copied_from().is_none()) {
+        causes.extend(conflict::causes(connection, csv, unread).await?);
+        causes.extend(pods::cause(&connection.client, csv, unread).await?);
+    }
+    Ok(causes)
 }
 
 /// Adds the cause of all others: nothing happens without a manager.
@@ -162,6 +220,7 @@ fn subscription_lines(diagnosis: &Diagnosis) -> Vec<String> {
     let next = diagnosis.selection.as_ref().and_then(|selection| selection.next.as_ref());
     match next {
         Some(next) => fact("next", &format!("{}, channel {}: {}", next.name, next.channel, next.because)),
+        None if is_held(diagnosis) => fact("next", "none: the versions are held by an annotation, see below"),
         None if is_newest(diagnosis) => fact("next", "none: the newest version of the channel is installed"),
         None if diagnosis.selection.as_ref().is_some_and(|selection| selection.facts.is_empty()) => {
             fact("next", "none: no version of the channel upgrades the installed one");
@@ -170,9 +229,17 @@ fn subscription_lines(diagnosis: &Diagnosis) -> Vec<String> {
     }
     lines.extend(cause_lines(&diagnosis.causes));
     if let Some(selection) = &diagnosis.selection {
-        lines.extend(selection_lines(selection));
+        // A single fact is the message of a cause.
+        let is_told = diagnosis.causes.iter().any(|cause| [cause.message.as_str()] == selection.facts[..]);
+        lines.extend(selection_lines(selection, is_told));
     }
     lines
+}
+
+/// Returns true if annotations exclude a newer version of the channel.
+fn is_held(diagnosis: &Diagnosis) -> bool {
+    let has_annotation = diagnosis.causes.iter().any(|cause| cause.field.starts_with("metadata.annotations["));
+    has_annotation && diagnosis.selection.as_ref().is_some_and(|of| of.facts.is_empty()) && !is_newest(diagnosis)
 }
 
 /// Returns true if the first candidate, which is the newest version of the channel, is installed.
@@ -198,10 +265,10 @@ fn cause_lines(causes: &[Cause]) -> Vec<String> {
     lines
 }
 
-fn selection_lines(selection: &Selection) -> Vec<String> {
+fn selection_lines(selection: &Selection, is_told: bool) -> Vec<String> {
     let Selection { candidates, more_candidates, requirements, facts, remedies, .. } = selection;
     let mut lines = Vec::new();
-    if !facts.is_empty() {
+    if !facts.is_empty() && !is_told {
         lines.extend([String::new(), "no version can be installed, since:".to_owned()]);
         lines.extend(facts.iter().map(|fact| format!("  - {}", one_line(fact))));
     }

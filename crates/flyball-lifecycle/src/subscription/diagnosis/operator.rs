@@ -3,7 +3,8 @@
 use super::Snapshot;
 use super::cause::{Cause, Severity, with_reason};
 use crate::api::{
-    ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorCondition, RequirementState, RequirementStatus,
+    ClusterServiceVersion, ClusterServiceVersionPhase as Phase, InstallModeType, OperatorCondition, RequirementState,
+    RequirementStatus,
 };
 use kube::ResourceExt;
 
@@ -50,7 +51,7 @@ pub(super) fn causes(csv: &ClusterServiceVersion, snapshot: &Snapshot) -> Vec<Ca
             let causes: Vec<Cause> = unmet.collect();
             if causes.is_empty() { vec![cause] } else { causes }
         }
-        (Phase::Failed, reason) => vec![cause.remedy(remedy(reason, &namespace))],
+        (Phase::Failed, reason) => vec![cause.remedy(remedy(reason, csv, snapshot))],
         (Phase::Installing, _) => {
             vec![cause.remedy(format!("see its pods: kubectl get deployments,pods -n {namespace}"))]
         }
@@ -109,19 +110,16 @@ fn unmet(csv: &ClusterServiceVersion, requirement: &RequirementStatus) -> Option
 }
 
 /// Returns the remedy for a failure.
-fn remedy(reason: &str, namespace: &str) -> String {
+fn remedy(reason: &str, csv: &ClusterServiceVersion, snapshot: &Snapshot) -> String {
+    let namespace = csv.namespace().unwrap_or_default();
     match reason {
         "NoOperatorGroup" => format!("create an OperatorGroup in {namespace}"),
         "TooManyOperatorGroups" => format!("delete all OperatorGroups of {namespace} but one"),
-        "UnsupportedOperatorGroup" => {
-            "change spec.targetNamespaces of the OperatorGroup to an install mode that the operator supports: \
-             spec.installModes of the ClusterServiceVersion"
-                .to_owned()
-        }
+        "UnsupportedOperatorGroup" => modes(csv, snapshot),
         "NoTargetNamespaces" => "let the selector of the OperatorGroup select a namespace".to_owned(),
         "InterOperatorGroupOwnerConflict" => {
             "another OperatorGroup with a common target namespace provides the same API: uninstall one of the \
-             operators, or separate the target namespaces"
+             operators, or separate the target namespaces; list them: kubectl get operatorgroups -A -o yaml"
                 .to_owned()
         }
         "OwnerConflict" => "uninstall the other operator that owns the CRD or APIService".to_owned(),
@@ -129,5 +127,24 @@ fn remedy(reason: &str, namespace: &str) -> String {
             format!("see its pods: kubectl get deployments,pods -n {namespace}")
         }
         _ => String::new(),
+    }
+}
+
+/// Returns the change of the OperatorGroup to an install mode that an operator supports.
+fn modes(csv: &ClusterServiceVersion, snapshot: &Snapshot) -> String {
+    let namespace = csv.namespace().unwrap_or_default();
+    let group = snapshot.groups.first().map(ResourceExt::name_any).unwrap_or_default();
+    let supported = csv.spec.install_modes.iter().filter(|mode| mode.supported).map(|mode| mode.mode);
+    let texts: Vec<String> = supported
+        .map(|mode| match mode {
+            InstallModeType::OwnNamespace => format!("{mode} (spec.targetNamespaces: [{namespace}])"),
+            InstallModeType::SingleNamespace => format!("{mode} (one other namespace)"),
+            InstallModeType::MultiNamespace => format!("{mode} (several namespaces)"),
+            InstallModeType::AllNamespaces => format!("{mode} (no spec.targetNamespaces and no spec.selector)"),
+        })
+        .collect();
+    match texts.is_empty() {
+        true => "the operator supports no install mode: ask its author".to_owned(),
+        false => format!("change OperatorGroup {namespace}/{group}: the operator supports {}", texts.join(", ")),
     }
 }

@@ -2,8 +2,9 @@
 
 use super::cause::{Cause, Severity, with_reason};
 use super::{Case, operator};
-use crate::api::labels::{ROLLBACK, ROLLOUT_PREFIX, VERSIONS};
+use crate::api::labels::{CATALOG, ROLLBACK, ROLLOUT_PREFIX, VERSIONS};
 use crate::api::{ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase};
+use crate::contents::UNTRUSTED_CONTENT;
 use crate::subscription::conditions::{
     BUNDLE_UNPACK_FAILED, BUNDLE_UNPACKING, CATALOG_SOURCES_UNHEALTHY, RESOLUTION_FAILED, ROLLOUT_HELD,
     UPGRADE_PATH_MISSING,
@@ -11,6 +12,9 @@ use crate::subscription::conditions::{
 use crate::subscription::view::Tracked;
 use crate::subscription::{planning, stranded};
 use kube::ResourceExt;
+
+/// Prefix of the message of a plan that is tried again, which is that of OLM.
+const RETRY_PREFIX: &str = "retrying execution due to error: ";
 
 /// Returns the problems of the OperatorGroup or the CatalogSource.
 pub(super) fn of_namespace(case: &Case<'_>, tracked: &Tracked) -> Vec<Cause> {
@@ -66,9 +70,27 @@ pub(super) fn of_catalog(case: &Case<'_>, tracked: &Tracked, problem: &str) -> C
         return Cause::new(Severity::Blocking, object, problem).field("metadata.annotations").remedy(remedy);
     }
     let (name, namespace) = (&spec.source, &spec.source_namespace);
-    Cause::new(Severity::Blocking, format!("CatalogSource {namespace}/{name}"), problem)
-        .field("spec")
-        .remedy("check that its address or image can be reached; the manager tries again by itself")
+    let source = case.view.source_of(&tracked.object);
+    let is_untrusted = source.is_some_and(|source| source.status.reason == UNTRUSTED_CONTENT);
+    let is_map = source.is_some_and(|source| matches!(source.spec.source_type.as_str(), "configmap" | "internal"));
+    let remedy = match (is_untrusted, is_map) {
+        (true, true) => {
+            let map = source.map(|source| source.spec.config_map.as_str()).unwrap_or_default();
+            format!(
+                "a user who may grant permissions checks the content, and runs: kubectl label configmap {map} -n \
+                 {namespace} {CATALOG}=true"
+            )
+        }
+        (true, false) => format!(
+            "a user who may grant permissions checks the server, and runs: kubectl label catalogsource {name} -n \
+             {namespace} {CATALOG}=true"
+        ),
+        (false, true) => {
+            "check spec.configMap and the content of the ConfigMap; the manager tries again by itself".into()
+        }
+        (false, false) => "check that its address or image can be reached; the manager tries again by itself".into(),
+    };
+    Cause::new(Severity::Blocking, format!("CatalogSource {namespace}/{name}"), problem).field("spec").remedy(remedy)
 }
 
 /// Returns the notice that the catalog cannot be read with the permissions of the user, so that the selection of a
@@ -133,7 +155,8 @@ pub(super) fn of_plan(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
         ),
         InstallPlanPhase::Installing if !plan.status.message.is_empty() => {
             let remedy = "remove the cause; the plan is tried again by itself";
-            Some(Cause::new(Severity::Blocking, object, plan.status.message.clone()).field("status").remedy(remedy))
+            let message = plan.status.message.trim_start_matches(RETRY_PREFIX);
+            Some(Cause::new(Severity::Blocking, object, message).field("status").remedy(remedy))
         }
         InstallPlanPhase::None | InstallPlanPhase::Planning | InstallPlanPhase::Installing => {
             Some(Cause::new(Severity::Waiting, object, format!("it is being executed: {operators}")))

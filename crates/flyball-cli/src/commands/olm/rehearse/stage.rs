@@ -2,9 +2,9 @@
 
 use super::catalogs::LoadedCatalogs;
 use super::copy::CopiedObjects;
-use super::pods;
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
+use crate::commands::olm::pods;
 use crate::commands::olm::refusal::Refusal;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::progress::Progress;
@@ -265,7 +265,10 @@ impl Stage {
             let is_final = match state {
                 State::Complete => true,
                 State::Refused => refusal.persists(&outcome.message, Instant::now()),
-                State::Running => refusal.ends(),
+                State::Running => {
+                    refusal.clear();
+                    false
+                }
             };
             Ok(if is_final { Ok(outcome) } else { Err(outcome) })
         });
@@ -335,7 +338,7 @@ impl Stage {
         if let Some(old) = old.filter(|old| !is_ready(old)) {
             let state = format!("{:?}, {}", old.status.phase, with_reason(&old.status.reason, &old.status.message));
             let (why, state) = match pods::problem(&self.client, &old).await? {
-                Some(problem) => (problem, State::Refused),
+                Some(problem) => (problem.to_string(), State::Refused),
                 None => (state, State::Running),
             };
             return Ok(Some((format!("it waits until {before} is ready: {why}"), state)));
@@ -344,7 +347,7 @@ impl Stage {
             Phase::Installing | Phase::Failed => pods::problem(&self.client, csv).await?,
             _ => None,
         };
-        Ok(problem.map(|problem| (problem, State::Refused)))
+        Ok(problem.map(|problem| (problem.to_string(), State::Refused)))
     }
 
     /// Approves the InstallPlan of a version; returns the reason why it is refused, if it is.

@@ -1,0 +1,165 @@
+//! The reasons why an InstallPlan cannot change a CRD: stored versions and custom resources that the new CRD rejects.
+//!
+//! The lifecycle manager reports the first one. Here, the CRDs of the plan are compared with those of the cluster, so
+//! that all are listed, each with its remedy.
+
+use super::unread::Unread;
+use crate::cluster::connection::Connection;
+use crate::cluster::safety::{self, BreakingChange};
+use crate::error::Result;
+use flyball_lifecycle::api::{InstallPlan, InstallPlanPhase};
+use flyball_lifecycle::diagnosis::{Cause, Severity};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+/// Prefix of the labels that name the operators of an object, as `PACKAGE.NAMESPACE`.
+const COMPONENT: &str = "operators.coreos.com/";
+/// Limit of the causes.
+const MAX_CAUSES: usize = 10;
+/// Limit of the operators that a message names.
+const MAX_NAMES: usize = 5;
+
+/// Returns the reasons why plans cannot change their CRDs.
+pub(super) async fn causes(connection: &Connection, plans: &[&InstallPlan], unread: &mut Unread) -> Result<Vec<Cause>> {
+    let mut causes = Vec::new();
+    for plan in plans.iter().filter(|plan| fails(plan)) {
+        let definitions = of_plan(plan);
+        for change in breaking(connection, &definitions, unread).await? {
+            let users = match change.object {
+                Some(_) => Vec::new(),
+                None => users(connection, &change.definition).await,
+            };
+            let definition = definitions.iter().find(|of| of["metadata"]["name"] == *change.definition);
+            causes.push(cause(&change, definition.unwrap_or(&Value::Null), &users));
+        }
+    }
+    let more = causes.len().saturating_sub(MAX_CAUSES);
+    causes.truncate(MAX_CAUSES);
+    if let Some(last) = causes.last_mut().filter(|_| more > 0) {
+        last.message = format!("{}; and {more} more of this kind", last.message);
+    }
+    Ok(causes)
+}
+
+/// Returns the changes of CRDs that would break stored objects, as far as the user may read them.
+pub(super) async fn breaking(
+    connection: &Connection,
+    definitions: &[Value],
+    unread: &mut Unread,
+) -> Result<Vec<BreakingChange>> {
+    const OTHERS: &str = "custom resources of other namespaces: which of them the new CRDs reject is unknown";
+    const DEFINITIONS: &str = "the CRDs: what prevents their change is unknown";
+    let own = Some(connection.namespace.as_str());
+    match unread.or_none(OTHERS, safety::find(connection, definitions).await)? {
+        Some(changes) => Ok(changes),
+        None => unread.or_default(DEFINITIONS, safety::find_in(connection, own, definitions).await),
+    }
+}
+
+fn fails(plan: &InstallPlan) -> bool {
+    !plan.status.message.is_empty()
+        && matches!(plan.status.phase, InstallPlanPhase::Installing | InstallPlanPhase::Failed)
+}
+
+/// Returns the CRDs of a plan.
+fn of_plan(plan: &InstallPlan) -> Vec<Value> {
+    let steps = plan.status.plan.iter().filter(|step| step.resource.kind == "CustomResourceDefinition");
+    let objects = steps.filter_map(|step| serde_json::from_str::<Value>(&step.resource.manifest).ok());
+    // A manifest may be a reference to another object.
+    objects
+        .filter(|object| object["kind"] == "CustomResourceDefinition" && object["spec"]["group"].is_string())
+        .collect()
+}
+
+/// Returns the operators that have installed a CRD, as `PACKAGE.NAMESPACE`.
+async fn users(connection: &Connection, name: &str) -> Vec<String> {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+    });
+    // The labels are only an addition to the message.
+    let Ok(Some(found)) = connection.find(&definition).await else { return Vec::new() };
+    let labels = found["metadata"]["labels"].as_object();
+    let names = labels.into_iter().flatten().filter_map(|(label, _)| label.strip_prefix(COMPONENT));
+    names.map(str::to_owned).collect()
+}
+
+fn cause(change: &BreakingChange, definition: &Value, users: &[String]) -> Cause {
+    let BreakingChange { definition: name, object, field, why } = change;
+    let (object, message, remedy) = match object {
+        Some(object) => {
+            let object = format!("{} {object}", definition["spec"]["names"]["kind"].as_str().unwrap_or(name));
+            let message = format!("{why} (new CRD {name})");
+            let remedy = format!("set or remove {field} in {object}, so that the new CRD accepts it");
+            (object, message, remedy)
+        }
+        None => {
+            let mut listed = users.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+            if users.len() > MAX_NAMES {
+                listed = format!("{listed} and {} more", users.len() - MAX_NAMES);
+            }
+            let message = match users.is_empty() {
+                true => format!("the new CRD {why}"),
+                false => format!("the new CRD {why}; the present CRD is that of operators {listed}"),
+            };
+            let remedy = "or install a version of the operator whose CRD has all versions of the present one";
+            (format!("CustomResourceDefinition {name}"), message, remedy.to_owned())
+        }
+    };
+    Cause { severity: Severity::Blocking, object, field: field.clone(), message, remedy }
+}
+
+/// Returns the InstallPlan of a version that is not complete.
+pub(super) fn plans_of<'p>(plans: &'p [InstallPlan], csv: &str) -> Vec<&'p InstallPlan> {
+    let installs = |plan: &&InstallPlan| plan.spec.cluster_service_version_names.iter().any(|name| name == csv);
+    let newest = plans.iter().filter(installs).max_by_key(|plan| (plan.spec.generation, plan.name_any()));
+    newest.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_of_a_failing_plan_are_read() {
+        let definition = json!({"kind": "CustomResourceDefinition", "metadata": {"name": "memos.demo"},
+            "spec": {"group": "demo", "names": {"kind": "Memo"}}});
+        let step = |manifest: String| {
+            json!({"resolving": "memo.v2", "resource": {
+            "group": "apiextensions.k8s.io", "kind": "CustomResourceDefinition", "name": "memos.demo", "version": "v1",
+            "sourceName": "", "sourceNamespace": "", "manifest": manifest}, "status": "Unknown"})
+        };
+        let mut plan: InstallPlan = serde_json::from_value(json!({
+            "metadata": {"name": "install-1"},
+            "spec": {"approval": "Automatic", "clusterServiceVersionNames": ["memo.v2"]},
+            "status": {"phase": "Installing", "plan": [
+                step(definition.to_string()), step("{\"kind\": \"ConfigMap\"}".into()),
+            ]},
+        }))
+        .unwrap();
+        assert_eq!(of_plan(&plan), [definition]);
+        assert!(!fails(&plan));
+        plan.status.message = "retrying".into();
+        assert!(fails(&plan));
+        let plans = [plan];
+        assert_eq!((plans_of(&plans, "memo.v2").len(), plans_of(&plans, "memo.v3").len()), (1, 0));
+    }
+
+    #[test]
+    fn causes_name_the_object_and_the_remedy() {
+        let definition = json!({"spec": {"names": {"kind": "Memo"}}});
+        let mut change = BreakingChange {
+            definition: "memos.demo".into(),
+            object: Some("demo/first".into()),
+            field: "spec.owner".into(),
+            why: "would become invalid: Required value".into(),
+        };
+        let found = cause(&change, &definition, &[]);
+        assert_eq!((&*found.object, &*found.field), ("Memo demo/first", "spec.owner"));
+        assert!(found.remedy.starts_with("set or remove spec.owner in Memo demo/first"), "{found:?}");
+        change.object = None;
+        change.why = "no longer has the storage version v2: run `flyball crd migrate memos.demo --to v1` first".into();
+        let found = cause(&change, &definition, &["memo.other".to_owned()]);
+        assert_eq!(found.object, "CustomResourceDefinition memos.demo");
+        assert!(found.message.ends_with("the present CRD is that of operators memo.other"), "{found:?}");
+    }
+}
