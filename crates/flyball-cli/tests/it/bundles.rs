@@ -155,7 +155,8 @@ fn bundles_of_rust_operators_are_valid() {
     let again = home.run(&flags).ok();
     assert!(again.out.contains("annotations.yaml unchanged"), "{again:?}");
     home.run(&["bundle", "create", "--program", &program, "--image", "a", "--install-mode", "Sideways"]).usage();
-    let flags = ["bundle", "create", "--program", &program, "--image", "a", "--bundle-version", "1.0.0", "--out", "bad"];
+    let flags =
+        ["bundle", "create", "--program", &program, "--image", "a", "--bundle-version", "1.0.0", "--out", "bad"];
     home.run(&flags).fails_with(&["bundle vm-operator.v1.0.0 has 1 error", "the files are written"]);
 }
 

@@ -127,7 +127,10 @@ mod tests {
             assert_eq!(extension(&found).problem, expected);
             assert_eq!(causes(&found).len(), usize::from(!expected.is_empty()));
         };
-        let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "why"});
+        let condition = |kind: &str, status: &str, reason: &str| {
+            let message = "why";
+            json!({"type": kind, "status": status, "reason": reason, "message": message})
+        };
         check(condition("Progressing", "True", "Succeeded"), "");
         check(condition("Progressing", "True", "RollingOut"), "");
         check(condition("Progressing", "True", "Retrying"), "why");
@@ -139,6 +142,7 @@ mod tests {
             "status": {"conditions": [condition("Serving", "False", "UserSpecifiedUnavailable")]},
         }))
         .unwrap();
-        assert_eq!((catalog(&off).problem, catalog(&off).state), (String::new(), "UserSpecifiedUnavailable".into()));
+        let off = catalog(&off);
+        assert_eq!((&*off.problem, &*off.state), ("", "UserSpecifiedUnavailable"));
     }
 }
