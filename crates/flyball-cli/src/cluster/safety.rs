@@ -166,7 +166,12 @@ fn migration(name: &str, stored: &str, old: &Value, new: &Value) -> String {
     let common: Vec<String> = common.filter(|of| version(old, of).is_some()).collect();
     match common.iter().find(|of| is_storage(new, of)).or(common.first()) {
         Some(other) => format!("run `flyball crd migrate {name} --to {other}` first"),
-        None => "the definitions have no version in common: delete all objects and the definition first".to_owned(),
+        None => {
+            let next = versions(new).first().and_then(|of| Some(of["name"].as_str()?.to_owned())).unwrap_or_default();
+            format!(
+                "install a definition with both {stored} and {next}, and run `flyball crd migrate {name} --to {next}`"
+            )
+        }
     }
 }
 

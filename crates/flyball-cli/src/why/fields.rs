@@ -196,7 +196,7 @@ mod tests {
         let both = [creator.clone(), patch];
         assert_eq!((owners(&both, "data.x"), owners(&both, "data.y")), ("patch".into(), String::new()));
         assert_eq!(
-            (owners(&[creator.clone()], "data.x"), owners(&[creator], "spec.x")),
+            (owners(std::slice::from_ref(&creator), "data.x"), owners(std::slice::from_ref(&creator), "spec.x")),
             ("create".into(), String::new())
         );
     }

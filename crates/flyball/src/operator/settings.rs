@@ -115,6 +115,7 @@ fn check(arg: &Arg, key: &str, value: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use clap::{Args, FromArgMatches, Parser};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Debug, Parser)]
     struct Cli {
@@ -140,15 +141,19 @@ mod tests {
 
     fn parse(arguments: &[&str], variables: &[(&str, &str)], file: &str) -> Result<String, String> {
         use clap::CommandFactory;
-        let path = std::env::temp_dir().join(format!("flyball-settings-{}.yaml", std::process::id()));
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        // Tests run at the same time.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("flyball-settings-{}-{number}.yaml", std::process::id()));
         std::fs::write(&path, file).unwrap();
         let config = format!("--config={}", path.display());
         let arguments: Vec<OsString> =
             ["op", &config].into_iter().chain(arguments.iter().copied()).map(Into::into).collect();
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let command = with_defaults(Cli::command(), &arguments, variable)
-            .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE_OPTION"))?;
+        let command = with_defaults(Cli::command(), &arguments, variable);
+        std::fs::remove_file(&path).unwrap();
+        let command = command.map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE_OPTION"))?;
         let matches = command.try_get_matches_from(&arguments).map_err(|error| error.to_string())?;
         let Flags { namespace, port, token, verbose, quick } = Cli::from_arg_matches(&matches).unwrap().flags;
         Ok(format!("{} {port} {token} {verbose} {quick}", namespace.join("+")))
