@@ -10,9 +10,9 @@
 use super::actor::{Actor, encoded, message_of};
 use super::error::ExecutionError;
 use super::members::Members;
-use crate::api::{GROUP, InstallPlan, Step, is_extension, is_requester, is_subscription};
+use crate::api::{ClusterExtension, GROUP, InstallPlan, Step, is_extension, is_requester, is_subscription};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -59,7 +59,8 @@ impl<'p> Requesters<'p> {
                 let found = subscriptions.iter().find(is_it);
                 alive.extend(found.map(|found| Requester { owner, requests: requests(found) }));
             } else if is_extension(owner) {
-                let path = format!("/apis/{}/clusterextensions/{}", owner.api_version, encoded(&owner.name));
+                // The version of the reference is text of whoever wrote it.
+                let path = format!("{}/{}", ClusterExtension::url_path(&(), None), encoded(&owner.name));
                 let found = manager.find(&path).await.map_err(|error| {
                     ExecutionError::new(format!("ClusterExtension {}: {}", owner.name, message_of(&error)))
                 })?;
@@ -180,7 +181,6 @@ pub(super) async fn release(path: &str, applied: &Value, manager: &Actor<'_>) ->
 mod tests {
     use super::*;
     use crate::api::{StepResource, Subscription};
-    use kube::Resource;
 
     fn owner(name: &str) -> OwnerReference {
         let api_version = Subscription::api_version(&()).into_owned();
