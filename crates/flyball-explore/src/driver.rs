@@ -114,8 +114,13 @@ impl Driver<'_> {
         // In real time, the time that earlier waits have taken counts.
         let noticed = self.noticed.get().filter(|_| !pace.is_virtual());
         let (mut last, mut since) = noticed.unwrap_or((0, began));
+        let (mut revision, mut change) = (0, 0);
         loop {
-            let change = self.hub.server.last_change(&TRANSIENT);
+            // Most polls follow no write.
+            let latest = self.hub.server.revision();
+            if latest != revision {
+                (revision, change) = (latest, self.hub.server.last_change(&TRANSIENT));
+            }
             if change != last {
                 (last, since) = (change, Instant::now());
                 self.noticed.set(Some((last, since)));

@@ -1,6 +1,7 @@
 //! Evaluation of schedules: runs them, compares them with their references, and judges them by all oracles.
 
 use crate::campaign::Check;
+use crate::cost::{Cost, Phase, thread_cpu};
 use crate::crossing::OnCrossing;
 use crate::oracle::{self, Invariant, Oracle, Violation};
 use crate::reference::Reference;
@@ -30,6 +31,9 @@ pub(crate) struct Evaluation {
     pub(crate) occurred: Vec<(Site, &'static str)>,
 }
 
+/// Judges the outcome of a run.
+type Judge<'a> = Box<dyn FnOnce(&Outcome) -> Vec<Violation> + 'a>;
+
 /// Runs and judges schedules.
 pub(crate) struct Evaluator {
     pub(crate) stage: Stage,
@@ -39,6 +43,8 @@ pub(crate) struct Evaluator {
     references: Mutex<BTreeMap<Schedule, Arc<Reference>>>,
     outcomes: Mutex<BTreeMap<Schedule, Arc<Outcome>>>,
     runs: AtomicUsize,
+    /// The cost of all runs of schedules.
+    cost: Mutex<Cost>,
     stop: Arc<AtomicBool>,
     /// Observes the crossings of replays.
     on_crossing: Option<Arc<OnCrossing>>,
@@ -46,8 +52,8 @@ pub(crate) struct Evaluator {
 
 impl Evaluator {
     pub(crate) fn new(stage: Stage, invariants: Vec<Invariant>, checks: BTreeMap<String, Check>) -> Self {
-        let (references, outcomes, stop, on_crossing) = Default::default();
-        Self { stage, invariants, checks, references, outcomes, runs: AtomicUsize::new(0), stop, on_crossing }
+        let (references, outcomes, runs, cost, stop, on_crossing) = Default::default();
+        Self { stage, invariants, checks, references, outcomes, runs, cost, stop, on_crossing }
     }
 
     /// Sets the flag that stops evaluations of several schedules.
@@ -67,6 +73,11 @@ impl Evaluator {
     /// Returns the number of runs so far.
     pub(crate) fn runs(&self) -> usize {
         self.runs.load(Ordering::Relaxed)
+    }
+
+    /// Returns the cost of the runs of schedules so far.
+    pub(crate) fn cost(&self) -> Cost {
+        *self.cost.lock()
     }
 
     /// Returns the reference of a schedule.
@@ -102,22 +113,30 @@ impl Evaluator {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let on_crossing = self.on_crossing.as_ref().filter(|_| is_replay);
         let options = RunOptions { records: is_replay, on_crossing, ..RunOptions::default() };
+        let (mut outcome, judge) = self.run_for(schedule, options);
+        let began = thread_cpu();
+        let violations = judge(&outcome);
+        outcome.cost.spend(Phase::Rules, thread_cpu().saturating_sub(began));
+        self.cost.lock().add(&outcome.cost);
+        (outcome, violations)
+    }
+
+    /// Runs a schedule; returns the outcome, and the function that judges it.
+    fn run_for<'a>(&'a self, schedule: &'a Schedule, options: RunOptions<'a>) -> (Outcome, Judge<'a>) {
         if let Some(check) = self.checks.get(&schedule.scenario).filter(|_| schedule.injections.is_empty()) {
             let outcome = run(&self.stage, schedule, options);
-            let violations = self.assess_generated(schedule, &outcome, check);
-            return (outcome, violations);
+            return (outcome, Box::new(move |outcome| self.assess_generated(schedule, outcome, check)));
         }
         let reference = self.reference(schedule);
         if schedule.injections.is_empty() && schedule.jitter == 0 {
             let outcome = run(&self.stage, schedule, RunOptions { restarts: true, ..options });
-            let violations = oracle::check_undisturbed(&outcome, &self.invariants, &|name| self.stage.is_custom(name));
-            return (outcome, violations);
+            let customs = |name: &str| self.stage.is_custom(name);
+            return (outcome, Box::new(move |outcome| oracle::check_undisturbed(outcome, &self.invariants, &customs)));
         }
         let expected = Some((&reference.outcome.state, &reference.mask)).filter(|_| !reference.is_stuck());
         let max_requests = reference.max_requests();
         let outcome = run(&self.stage, schedule, RunOptions { expected, max_requests, ..options });
-        let violations = oracle::check(schedule, &outcome, &reference, &self.invariants);
-        (outcome, violations)
+        (outcome, Box::new(move |outcome| oracle::check(schedule, outcome, &reference, &self.invariants)))
     }
 
     fn assess_generated(&self, schedule: &Schedule, outcome: &Outcome, check: &Check) -> Vec<Violation> {

@@ -128,7 +128,7 @@ impl<'a> Exploration<'a> {
             }
         }
         report.warnings.append(&mut self.unconfirmed);
-        report.runs = self.evaluator.runs();
+        (report.runs, report.cost) = (self.evaluator.runs(), self.evaluator.cost());
         (report.traces, report.states) = (self.coverage.traces(), self.coverage.states());
         let mut rows: BTreeMap<&'static str, CoverageRow> = BTreeMap::new();
         for ((fault, port), sites) in &self.coverage.cells {

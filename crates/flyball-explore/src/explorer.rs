@@ -1,6 +1,7 @@
 //! The explorer: declarations, replays, and the preparation of explorations.
 
 use crate::campaign;
+use crate::cost::Cost;
 use crate::crossing::{self, Crossing, OnCrossing};
 use crate::evaluate::Evaluator;
 use crate::exploration::{
@@ -329,7 +330,8 @@ impl Explorer {
                 });
                 report.findings = found.collect();
                 (report.schedules, report.runs) = (1, evaluator.runs() - before);
-                (report.sites, report.trace) = (outcome.visits, outcome.trace);
+                (report.sites, report.trace, report.cost) = (outcome.visits, outcome.trace, evaluator.cost());
+                report.request_counts = outcome.request_counts;
             }
             Err(error) => report.error = Some(error),
         }
@@ -351,6 +353,8 @@ impl Explorer {
             error: None,
             sites: Vec::new(),
             trace: Vec::new(),
+            cost: Cost::default(),
+            request_counts: BTreeMap::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use flyball_core::{GroupResource, ObjectKey};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The source of a write.
@@ -44,6 +45,15 @@ pub(crate) struct Change {
     pub is_removal: bool,
     /// Name of the user of the request, if it is known.
     pub user: Option<Box<str>>,
+    /// The metadata of both states, parsed at the first use.
+    pub(crate) parsed: ParsedMeta,
+}
+
+/// The metadata of the states before and after a write, parsed at the first use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ParsedMeta {
+    before: OnceLock<Meta>,
+    after: OnceLock<Meta>,
 }
 
 impl Change {
@@ -54,18 +64,24 @@ impl Change {
 
     /// Returns true if the write started a deletion, or was one without a graceful period or finalizers.
     pub(crate) fn begins_deletion(&self) -> bool {
-        let was_deleting = self.before.as_ref().is_some_and(|before| Meta::of(before).is_deleting());
-        !was_deleting && (self.is_removal || Meta::of(&self.after).is_deleting())
+        let was_deleting = self.meta_before().is_some_and(Meta::is_deleting);
+        !was_deleting && (self.is_removal || self.meta().is_deleting())
     }
 
     /// Returns the metadata of the new state.
-    pub(crate) fn meta(&self) -> Meta {
-        Meta::of(&self.after)
+    pub(crate) fn meta(&self) -> &Meta {
+        self.parsed.after.get_or_init(|| Meta::of(&self.after))
+    }
+
+    /// Returns the metadata of the previous state, if the object existed.
+    pub(crate) fn meta_before(&self) -> Option<&Meta> {
+        let before = self.before.as_ref()?;
+        Some(self.parsed.before.get_or_init(|| Meta::of(before)))
     }
 
     /// Returns the name of the object as it is in all runs: generated names are `*` after the prefix.
     pub(crate) fn stable_name(&self) -> String {
-        stable_name(&self.resource, &self.key, &self.meta())
+        stable_name(&self.resource, &self.key, self.meta())
     }
 }
 
@@ -175,6 +191,7 @@ mod tests {
             after: after.to_owned().into(),
             is_removal,
             user: None,
+            parsed: ParsedMeta::default(),
         }
     }
 
@@ -208,6 +225,7 @@ mod tests {
             after: "{}".into(),
             is_removal,
             user: None,
+            parsed: ParsedMeta::default(),
         }
     }
 

@@ -9,9 +9,10 @@ mod request;
 
 pub(crate) use request::AdminRequest;
 
+use crate::cost::{Meter, Phase};
 use crate::crossing::{Crossing, OnCrossing};
 use crate::fault::Fault;
-use crate::history::{Actor, Change, Meta, counts, stable_name};
+use crate::history::{Actor, Change, Meta, ParsedMeta, counts};
 use crate::pace::Pace;
 use crate::schedule::Schedule;
 use crate::site::{Port, Site, kind_name};
@@ -146,6 +147,7 @@ pub(crate) struct Settings<'a> {
     /// Maximum number of requests of the operator; further ones have no response.
     pub(crate) max_requests: u64,
     pub(crate) pace: Pace,
+    pub(crate) meter: Meter,
     pub(crate) on_crossing: Option<Arc<OnCrossing>>,
 }
 
@@ -154,6 +156,7 @@ pub(crate) struct Hub {
     pub(crate) server: Server,
     pub(crate) rng: Rng,
     pub(crate) pace: Pace,
+    pub(crate) meter: Meter,
     began: Instant,
     offset: Duration,
     jitter: u32,
@@ -183,11 +186,14 @@ pub(crate) struct Records {
     pub(crate) writes: u64,
     pub(crate) last_writes: Vec<String>,
     pub(crate) is_exhausted: bool,
+    /// Number of starts of all processes.
+    pub(crate) starts: u64,
 }
 
 impl Hub {
     pub(crate) fn new(settings: Settings<'_>) -> Self {
-        let Settings { server, began, offset, schedule, replicas, records, max_requests, pace, on_crossing } = settings;
+        let Settings { server, began, offset, schedule, replicas, records, max_requests, .. } = settings;
+        let Settings { pace, meter, on_crossing, .. } = settings;
         let faults = schedule.injections.iter().map(|injection| (injection.at.clone(), injection.fault.clone()));
         let state = State {
             faults: faults.collect(),
@@ -222,6 +228,7 @@ impl Hub {
             server,
             rng,
             pace,
+            meter,
             began,
             offset,
             jitter,
@@ -257,6 +264,9 @@ impl Hub {
     pub(crate) fn cross(&self, process: u8, port: Port, name: String) -> (Site, Vec<Fault>) {
         let at = self.elapsed();
         let (site, faults) = self.state().cross(at, process, port, name);
+        if !faults.is_empty() {
+            self.meter.pass(Phase::BeforeFault, Phase::AfterFault);
+        }
         if let Some(observe) = &self.on_crossing {
             observe(&Crossing { at, site: &site, faults: &faults });
         }
@@ -394,6 +404,7 @@ impl Hub {
                 after: stored.after,
                 is_removal: stored.is_removal,
                 user: stored.user,
+                parsed: ParsedMeta::default(),
             };
             if is_own(&change) {
                 change.actor = actor;
@@ -488,6 +499,7 @@ impl Hub {
             writes: state.writes,
             last_writes: state.last_writes.iter().cloned().collect(),
             is_exhausted,
+            starts: state.processes.iter().map(|process| process.starts).sum(),
         }
     }
 }
@@ -509,5 +521,5 @@ pub(crate) fn time_at(began: Instant, offset: Duration) -> Timestamp {
 
 /// Returns the name of a changed object, as it is in all runs.
 pub(crate) fn name_of(change: &Change) -> String {
-    stable_name(&change.resource, &change.key, &change.meta())
+    change.stable_name()
 }

@@ -10,6 +10,7 @@
 mod actions;
 mod campaign;
 mod catalog;
+mod cost;
 mod crossing;
 mod driver;
 mod evaluate;
@@ -42,6 +43,7 @@ mod webhook;
 mod world;
 
 pub use catalog::{CATALOG, CatalogEntry, InjectionMethod, table};
+pub use cost::Cost;
 pub use crossing::Crossing;
 pub use exploration::{Budget, BudgetError, Progress};
 pub use explorer::Explorer;

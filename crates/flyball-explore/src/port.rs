@@ -309,12 +309,12 @@ impl Exchange<'_> {
             && *change.resource.group == *target.group
             && (target.port == Port::DeleteCollection || name.is_some_and(|name| change.key.name() == *name))
             && target.namespace.as_deref().is_none_or(|namespace| change.key.namespace() == Some(namespace));
-        let is_effect = match target.port {
+        let is_effect = || match target.port {
             Port::Delete | Port::DeleteCollection => change.begins_deletion(),
             // Without its last finalizer, an object that is being deleted is removed, at another revision.
             _ => change.revision == revision || (change.is_removal && !change.begins_deletion()),
         };
-        is_user && is_at && is_effect
+        is_user && is_at && is_effect()
     }
 
     /// Checks that no other process holds the lease at a write, even if it changes nothing.
@@ -329,13 +329,15 @@ impl Exchange<'_> {
     /// Checks that a process deletes only objects that it has observed.
     fn check_deletion(&self, change: &Change) {
         let (hub, process) = (self.hub(), self.connection.process);
-        let is_deletion = matches!(self.port(), Some(Port::Delete | Port::DeleteCollection));
-        let written: Written = serde_json::from_slice(&self.body).unwrap_or_default();
-        if !is_deletion || written.preconditions.uid.is_some() {
+        if !matches!(self.port(), Some(Port::Delete | Port::DeleteCollection)) {
             return;
         }
-        let before = change.before.as_ref().map(|before| Meta::of(before)).unwrap_or_default();
-        if hub.has_observed_another(process, &change.resource, &change.key, &before.uid) {
+        let written: Written = serde_json::from_slice(&self.body).unwrap_or_default();
+        if written.preconditions.uid.is_some() {
+            return;
+        }
+        let uid = change.meta_before().map_or("", |before| before.uid.as_str());
+        if hub.has_observed_another(process, &change.resource, &change.key, uid) {
             let text = "it was deleted without a precondition by a process that had only observed an earlier object of \
                         the same name";
             hub.record_incident(IncidentKind::BlindDelete, name_of(change), text.to_owned());

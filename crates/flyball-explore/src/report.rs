@@ -1,5 +1,6 @@
 //! The report of an exploration, for people and for programs.
 
+use crate::cost::Cost;
 use crate::history::{Actor, Change};
 use crate::hub::Occurrence;
 use crate::oracle::{Oracle, Violation};
@@ -7,6 +8,7 @@ use crate::run::Outcome;
 use crate::schedule::Schedule;
 use crate::site::Site;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::io;
 use std::path::Path;
@@ -71,6 +73,8 @@ pub struct Report {
     pub(crate) error: Option<String>,
     pub(crate) sites: Vec<Site>,
     pub(crate) trace: Vec<String>,
+    pub(crate) cost: Cost,
+    pub(crate) request_counts: BTreeMap<String, u64>,
 }
 
 impl Report {
@@ -124,6 +128,17 @@ impl Report {
     /// and content.
     pub fn trace(&self) -> &[String] {
         &self.trace
+    }
+
+    /// Returns the cost of the runs of schedules, without those of references.
+    pub fn cost(&self) -> &Cost {
+        &self.cost
+    }
+
+    /// Returns the number of requests of all clients in a [replayed](crate::Explorer::replay) run, by verb and
+    /// resource, such as `LIST pods`. Empty for operators in other processes.
+    pub fn request_counts(&self) -> &BTreeMap<String, u64> {
+        &self.request_counts
     }
 
     /// Asserts that no rule is violated.
@@ -329,7 +344,7 @@ fn change_line(change: &Change, name: &str, concerns: bool) -> String {
         Actor::Fault => "another user".to_owned(),
         Actor::ControlPlane => "control plane".to_owned(),
     };
-    let uid = change.meta().uid;
+    let uid = &change.meta().uid;
     let what = match (change.is_creation(), change.is_removal, change.begins_deletion()) {
         (true, ..) => "create",
         (_, true, _) => "removal of",
@@ -382,6 +397,8 @@ mod tests {
             error: None,
             sites: Vec::new(),
             trace: Vec::new(),
+            cost: Cost::default(),
+            request_counts: BTreeMap::new(),
         }
     }
 

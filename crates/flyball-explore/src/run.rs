@@ -7,6 +7,7 @@ mod process;
 
 pub(crate) use process::ProcessOutcome;
 
+use crate::cost::{Cost, Meter, Phase};
 use crate::crossing::OnCrossing;
 use crate::driver::Driver;
 use crate::external::{self, External, ExternalContext};
@@ -15,17 +16,18 @@ use crate::hub::{Hub, Incident, IncidentKind, Occurrence, Records, Settings, tim
 use crate::pace::Pace;
 use crate::port::Connection;
 use crate::schedule::Schedule;
-use crate::site::Site;
-use crate::stage::{OPERATOR_NAMESPACE, Stage};
+use crate::site::{Port, Site};
+use crate::stage::{InstalledObject, OPERATOR_NAMESPACE, Stage};
 use crate::state::{Mask, State, differences, state_of_objects};
 use crate::subject::{Make, Subject};
 use crate::webhook::WebhookPort;
 use flyball_cluster::{LocalWebhooks, Options, StoredObject, User};
-use flyball_core::{Clock, GroupResource, ObjectKey, Rng};
+use flyball_core::{Clock, Rng};
 use serde_json::Value;
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -88,6 +90,10 @@ pub(crate) struct Outcome {
     pub(crate) restart_writes: Vec<String>,
     /// The output of an operator in another process.
     pub(crate) process: ProcessOutcome,
+    /// The cost, except for operators in other processes.
+    pub(crate) cost: Cost,
+    /// The requests of all clients by verb and resource, if the trace is recorded.
+    pub(crate) request_counts: BTreeMap<String, u64>,
 }
 
 /// Runs a schedule on a thread of its own.
@@ -112,12 +118,12 @@ pub(crate) fn on_thread<T: Send, F: Future<Output = T>>(make: impl FnOnce() -> F
 }
 
 async fn run_on_runtime(stage: &Stage, make: &Arc<Make>, schedule: &Schedule, options: RunOptions<'_>) -> Outcome {
-    let (began, offset) = (Instant::now(), stage.elapsed);
+    let (began, offset, meter) = (Instant::now(), stage.elapsed, Meter::start(Phase::Fork));
     let clock = Clock::new(move || time_at(began, offset));
     let local = LocalWebhooks::default();
     let webhooks = WebhookPort::to(Arc::new(local.clone()));
     let server = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(clock.clone(), schedule.seed) };
-    let cluster = stage.snapshot.fork(server);
+    let cluster = stage.fork(server);
     let hub = Arc::new(Hub::new(Settings {
         server: cluster.server().clone(),
         began,
@@ -127,6 +133,7 @@ async fn run_on_runtime(stage: &Stage, make: &Arc<Make>, schedule: &Schedule, op
         records: options.records,
         max_requests: options.max_requests,
         pace: Pace::VIRTUAL,
+        meter,
         on_crossing: options.on_crossing.cloned(),
     }));
     webhooks.connect(&hub);
@@ -134,7 +141,6 @@ async fn run_on_runtime(stage: &Stage, make: &Arc<Make>, schedule: &Schedule, op
     let cluster = cluster.on_panic(move |place, text| {
         panicked.record_incident(IncidentKind::Panic, format!("control plane, {place}"), text.to_owned());
     });
-    let cluster = cluster.with_collected(stage.collected.iter().cloned());
 
     let rng = Rng::from_seed(schedule.seed);
     let context = ExternalContext { clock, rng: rng.fork("external") };
@@ -155,12 +161,25 @@ async fn run_on_runtime(stage: &Stage, make: &Arc<Make>, schedule: &Schedule, op
         })
         .collect();
 
+    hub.meter.enter(Phase::BeforeFault);
     let driver = Driver { stage, schedule, hub: &hub, activity: None, noticed: Cell::default() };
     let rejections = driver.play().await;
     let view = || final_state(stage, &hub, &systems);
-    let is_quiet = driver.calm_down(options.expected.is_some(), || options.is_expected(&view().0)).await;
-    let (state, objects) = view();
+    // A state that is as expected ends the wait.
+    let reached = RefCell::new(None);
+    let is_expected = || {
+        let seen = view();
+        let is_expected = options.is_expected(&seen.0);
+        *reached.borrow_mut() = is_expected.then_some(seen);
+        is_expected
+    };
+    hub.meter.enter(Phase::Quiescence);
+    let is_quiet = driver.calm_down(options.expected.is_some(), is_expected).await;
+    hub.meter.enter(Phase::FinalState);
+    let (state, objects) = reached.take().unwrap_or_else(view);
     let restart_writes = if options.restarts { driver.restart().await } else { Vec::new() };
+    let time = hub.elapsed();
+    hub.meter.enter(Phase::Teardown);
     for task in processes.iter().chain([&control_plane]) {
         task.abort();
     }
@@ -170,8 +189,24 @@ async fn run_on_runtime(stage: &Stage, make: &Arc<Make>, schedule: &Schedule, op
     }
     drop(guard);
     hub.read_history(Actor::ControlPlane, |_| false);
-    let records = hub.into_records();
-    outcome(records, (state, objects), is_quiet, rejections, restart_writes)
+    let server = hub.server.clone();
+    let cost = Cost {
+        runs: 1,
+        requests: server.request_count(),
+        writes: server.revision() - stage.revision,
+        clock_steps: Handle::current().metrics().worker_park_count(0),
+        time,
+        ..Cost::default()
+    };
+    let records = hub.clone().into_records();
+    let mut outcome = outcome(records, (state, objects), is_quiet, rejections, restart_writes);
+    if options.records {
+        outcome.request_counts = server.request_counts();
+    }
+    drop((cluster, server));
+    outcome.cost.add(&cost);
+    outcome.cost.add(&hub.meter.stop());
+    outcome
 }
 
 pub(crate) fn outcome(
@@ -182,6 +217,13 @@ pub(crate) fn outcome(
     restart_writes: Vec<String>,
 ) -> Outcome {
     let Records { hash, trace, visits, occurrences, history, incidents, errors, .. } = records;
+    let events = visits.iter().filter(|site| site.port == Port::Watch).count();
+    let cost = Cost {
+        operator_requests: records.requests,
+        events: u64::try_from(events).unwrap_or(u64::MAX),
+        starts: records.starts,
+        ..Cost::default()
+    };
     let births = history.iter().filter(|change| change.is_creation());
     let births: BTreeMap<String, usize> = births.map(|change| (change.stable_name(), change.step)).collect();
     Outcome {
@@ -203,23 +245,23 @@ pub(crate) fn outcome(
         history,
         restart_writes,
         process: ProcessOutcome::default(),
+        cost,
+        request_counts: BTreeMap::new(),
     }
 }
 
 /// Returns the final state of the objects that changed in the run, and these objects. An object of the stage that was
 /// deleted is null.
 pub(crate) fn final_state(stage: &Stage, hub: &Hub, systems: &[Arc<dyn External>]) -> (State, Vec<StoredObject>) {
-    let all = hub.server.stored_objects();
-    let existing: BTreeSet<(&GroupResource, &ObjectKey)> =
-        all.iter().map(|object| (&object.resource, &object.key)).collect();
-    let is_deleted = |(resource, key, _): &&(GroupResource, ObjectKey, String)| !existing.contains(&(resource, key));
-    let deleted: Vec<&String> = stage.installed.iter().filter(is_deleted).map(|(_, _, name)| name).collect();
-    let changed = |object: &StoredObject| counts(&object.resource) && object.revision > stage.revision;
-    let objects: Vec<StoredObject> = all.into_iter().filter(changed).collect();
+    let objects = hub.server.stored_objects_after(stage.revision, counts);
+    let is_same = |(one, ..): &InstalledObject, (other, ..): &InstalledObject| one == other;
+    let is_written = |objects: &&[InstalledObject]| hub.server.last_change_of(&objects[0].0) > stage.revision;
+    let is_deleted = |(resource, key, _): &&InstalledObject| !hub.server.contains(resource, key);
+    let deleted = stage.installed.chunk_by(is_same).filter(is_written).flatten().filter(is_deleted);
     let mut state = state_of_objects(&objects);
     // Recreated objects of the installation, such as roles, are as before.
     state.retain(|name, value| stage.base.get(name) != Some(value));
-    state.extend(deleted.into_iter().map(|name| (name.clone(), Value::Null)));
+    state.extend(deleted.map(|(_, _, name)| (name.clone(), Value::Null)));
     for system in systems {
         state.extend(system.objects().into_iter().map(|(name, value)| (format!("external/{name}"), value)));
     }

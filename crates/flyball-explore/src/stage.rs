@@ -55,6 +55,9 @@ impl ServedResource {
     }
 }
 
+/// An object of the installation: its key, and its name as it is in all runs.
+pub(crate) type InstalledObject = (GroupResource, ObjectKey, String);
+
 /// The state from which each run forks.
 pub(crate) struct Stage {
     pub(crate) subject: Subject,
@@ -66,12 +69,14 @@ pub(crate) struct Stage {
     /// The objects of the snapshot, without values that differ from run to run.
     pub(crate) base: BTreeMap<String, Value>,
     /// The objects of the snapshot, with their names as in `base`, without those with generated names.
-    pub(crate) installed: Vec<(GroupResource, ObjectKey, String)>,
+    pub(crate) installed: Vec<InstalledObject>,
     /// Time from the start of the clock to the snapshot.
     pub(crate) elapsed: Duration,
     pub(crate) controllers: Controllers,
     /// The resources of the garbage collector.
     pub(crate) collected: BTreeSet<GroupResource>,
+    /// True if the controllers of the control plane publish events.
+    pub(crate) has_events: bool,
     pub(crate) replicas: u8,
     /// Name of the operator.
     pub(crate) operator: String,
@@ -133,8 +138,13 @@ impl Stage {
             }
             Subject::Process(_) => installation.install_program(&operator, &manifests).await?,
         };
+        let bindings = installation.bindings.iter().map(|(_, binding)| binding);
+        let installed: Vec<Value> = manifests.iter().chain(bindings).cloned().collect();
+        let mut has_events = Subject::depends_on_events(&installed);
         for manifest in &prerequisites {
-            for object in parse_manifest(manifest).map_err(StageError)? {
+            let objects = parse_manifest(manifest).map_err(StageError)?;
+            has_events |= Subject::depends_on_events(&objects);
+            for object in objects {
                 installation.apply(&object).await?;
                 installation.establish(&object).await?;
             }
@@ -160,6 +170,7 @@ impl Stage {
             elapsed: began.elapsed(),
             controllers,
             collected,
+            has_events,
             replicas,
             operator,
             served,
@@ -169,6 +180,12 @@ impl Stage {
         };
         stage.scenarios.values().try_for_each(|scenario| stage.check(scenario))?;
         Ok(stage)
+    }
+
+    /// Creates the cluster of a run.
+    pub(crate) fn fork(&self, options: Options) -> Cluster {
+        let cluster = self.snapshot.fork(options).with_collected(self.collected.iter().cloned());
+        if self.has_events { cluster } else { cluster.without_events() }
     }
 
     /// Returns the path of an object in a manifest, and its resource.
@@ -212,7 +229,7 @@ impl Stage {
 }
 
 /// Returns the key of a stored object, and its name as it is in all runs.
-fn installed(object: &StoredObject) -> (GroupResource, ObjectKey, String) {
+fn installed(object: &StoredObject) -> InstalledObject {
     let name = stable_name(&object.resource, &object.key, &Meta::of(&object.body));
     (object.resource.clone(), object.key.clone(), name)
 }

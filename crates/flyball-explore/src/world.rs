@@ -52,7 +52,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Actor;
+    use crate::history::{Actor, ParsedMeta};
 
     #[test]
     fn world_follows_the_history() {
@@ -67,6 +67,7 @@ mod tests {
             after: r#"{"metadata":{"name":"a"}}"#.into(),
             is_removal,
             user: None,
+            parsed: ParsedMeta::default(),
         };
         let mut world = World::default();
         world.apply(&change(7, false));

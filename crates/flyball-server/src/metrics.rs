@@ -124,6 +124,22 @@ fn verb(parts: &Parts, request: &RequestInfo) -> &'static str {
 }
 
 impl Requests {
+    /// Returns the number of requests by verb and resource, such as `LIST pods`, or by verb and path.
+    pub(crate) fn by_resource(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for (Series { resource, subresource, verb, .. }, count) in &*self.0.read() {
+            let separator = if resource.is_empty() || subresource.is_empty() { "" } else { "/" };
+            let name = format!("{verb} {resource}{separator}{subresource}");
+            *counts.entry(name).or_default() += count.load(Ordering::Relaxed);
+        }
+        counts
+    }
+
+    /// Returns the number of all requests.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.read().values().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// Counts a request.
     pub(crate) fn count(&self, mut series: Series, code: u16) {
         series.code = code;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use sweep::Sweep;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Time for which a kind is expected to be listed; then others no longer wait for it.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -62,7 +62,14 @@ pub(super) async fn run(
     let changed = Arc::new(Notify::new());
     let changes = forward_paced(changed.clone(), shared.clone());
     let crd = Kind::of::<CustomResourceDefinition>();
-    let definitions = watch(watches.clone(), &crd, &rng, move |_| changed.notify_one());
+    let mut is_listed = false;
+    let definitions = watch(watches.clone(), &crd, &rng, move |event| {
+        // The first list is one change.
+        is_listed |= event == WatchEvent::Synced;
+        if is_listed {
+            changed.notify_one();
+        }
+    });
     let mut collector = Collector {
         client,
         watching: watches,
@@ -132,6 +139,8 @@ impl Collector {
         let mut failures: BTreeMap<String, Failures> = BTreeMap::new();
         let mut later: BTreeSet<(Instant, String)> = BTreeSet::new();
         let mut sweeps = JoinSet::new();
+        // The first list of CRDs calls for a discovery as well.
+        let _ = timeout(DISCOVERY_INTERVAL, self.shared.kinds.notified()).await;
         self.follow_served().await;
         self.await_lists().await;
         loop {

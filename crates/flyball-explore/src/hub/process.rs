@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug)]
 pub(super) struct Process {
     generation: u32,
+    /// Number of starts.
+    pub(super) starts: u64,
     /// Notified when the process crashes.
     crash: Arc<Notify>,
     /// Notified when the process receives SIGTERM.
@@ -38,6 +40,7 @@ impl Process {
     pub(super) fn new() -> Self {
         Self {
             generation: 0,
+            starts: 0,
             crash: Arc::default(),
             stop: Arc::default(),
             downtime: RESTART,
@@ -58,6 +61,7 @@ impl Hub {
     pub(crate) fn start(&self, process: u8) -> (u32, Arc<Notify>, Arc<Notify>) {
         self.with(process, |process| {
             process.generation += 1;
+            process.starts += 1;
             (process.crash, process.stop) = Default::default();
             process.downtime = RESTART;
             process.observed.clear();

@@ -52,7 +52,7 @@ pub(super) fn dangling(outcome: &Outcome) -> Vec<Violation> {
         .history
         .iter()
         .filter(|change| change.is_removal)
-        .map(|change| (change.meta().uid, change.stable_name()))
+        .map(|change| (change.meta().uid.clone(), change.stable_name()))
         .collect();
     let existing: BTreeSet<String> = outcome.objects.iter().map(|object| Meta::of(&object.body).uid).collect();
     let left = outcome.objects.iter().filter_map(|object| {

@@ -33,7 +33,7 @@ fn leaks(outcome: &Outcome, customs: &dyn Fn(&str) -> bool) -> Vec<Violation> {
         .history
         .iter()
         .filter(|change| change.is_removal && customs(&change.stable_name()))
-        .map(|change| change.meta().uid)
+        .map(|change| change.meta().uid.clone())
         .collect();
     let is_marked = |object: &&flyball_cluster::StoredObject| {
         let labels = Meta::of(&object.body).labels;

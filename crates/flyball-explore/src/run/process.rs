@@ -1,6 +1,7 @@
 //! A run with the operator as a child process, in real time.
 
 use super::{Outcome, RunOptions, final_state, outcome};
+use crate::cost::{Meter, Phase};
 use crate::driver::Driver;
 use crate::history::Actor;
 use crate::hub::{Hub, IncidentKind, Settings};
@@ -66,7 +67,7 @@ async fn run_on_runtime(
     let (caller, log, activity) = (ServiceCaller::default(), Log::new(began), Arc::<Activity>::default());
     let webhooks = WebhookPort::to(Arc::new(caller.clone()));
     let server = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(Clock::system(), schedule.seed) };
-    let cluster = stage.snapshot.fork(server).with_collected(stage.collected.iter().cloned());
+    let cluster = stage.fork(server);
     let hub = Arc::new(Hub::new(Settings {
         server: cluster.server().clone(),
         began,
@@ -76,6 +77,7 @@ async fn run_on_runtime(
         records: options.records,
         max_requests: options.max_requests,
         pace: Pace::real(command.quiet, command.timeout, command.startup),
+        meter: Meter::start(Phase::Fork),
         on_crossing: options.on_crossing.cloned(),
     }));
     webhooks.connect(&hub);

@@ -7,6 +7,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("site", &[]),
     ("trace", &[]),
     ("pace", &[]),
+    ("cost", &[]),
     ("scenario", &[]),
     ("fault", &["site"]),
     ("catalog", &["fault"]),
@@ -14,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("history", &["site"]),
     ("world", &["history"]),
     ("schedule", &["fault", "site"]),
-    ("hub", &["crossing", "fault", "history", "pace", "schedule", "site", "trace"]),
+    ("hub", &["cost", "crossing", "fault", "history", "pace", "schedule", "site", "trace"]),
     ("external", &["fault", "hub", "site"]),
     ("actions", &["fault", "history", "hub", "site"]),
     ("stream", &["fault", "history", "hub", "site"]),
@@ -29,8 +30,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "run",
         &[
-            "crossing", "driver", "external", "history", "hub", "pace", "port", "process", "schedule", "site", "stage",
-            "state", "subject", "webhook",
+            "cost", "crossing", "driver", "external", "history", "hub", "pace", "port", "process", "schedule", "site",
+            "stage", "state", "subject", "webhook",
         ],
     ),
     ("reference", &["history", "run", "scenario", "schedule", "stage", "state"]),
@@ -38,17 +39,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("campaign", &["driver", "scenario", "site", "stage"]),
     (
         "evaluate",
-        &["campaign", "crossing", "oracle", "reference", "run", "schedule", "site", "stage", "state", "trace"],
+        &["campaign", "cost", "crossing", "oracle", "reference", "run", "schedule", "site", "stage", "state", "trace"],
     ),
     ("search", &["evaluate", "fault", "run", "schedule", "site"]),
     ("shrink", &["evaluate", "oracle", "scenario", "schedule"]),
-    ("report", &["history", "hub", "oracle", "run", "schedule", "site"]),
+    ("report", &["cost", "history", "hub", "oracle", "run", "schedule", "site"]),
     ("trial", &["hub", "run", "scenario", "schedule", "stage"]),
     ("exploration", &["evaluate", "fault", "oracle", "report", "schedule", "search", "shrink"]),
     (
         "explorer",
         &[
             "campaign",
+            "cost",
             "crossing",
             "evaluate",
             "exploration",

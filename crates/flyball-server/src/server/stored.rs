@@ -1,10 +1,10 @@
 //! Direct access to the stored objects and their history, for simulations that judge the outcome of a run.
 
 use super::Server;
-use crate::storage::Event;
+use crate::storage::{Entry, Event};
 use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A stored object, as JSON without `apiVersion` and `kind`, in its storage version.
@@ -18,6 +18,13 @@ pub struct StoredObject {
     pub revision: u64,
     /// The object.
     pub body: Bytes,
+}
+
+impl StoredObject {
+    fn of((resource, entry): (&GroupResource, &Arc<Entry>)) -> Self {
+        let (resource, key, body) = (resource.clone(), entry.key.clone(), entry.body.clone());
+        Self { resource, key, revision: entry.revision, body }
+    }
 }
 
 /// A write to a stored object.
@@ -57,13 +64,25 @@ impl Server {
     /// Returns all stored objects, in the order of resources and names, regardless of permissions.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let image = self.0.registry.store.image();
-        let object = |(resource, entry): (&GroupResource, &Arc<crate::storage::Entry>)| StoredObject {
-            resource: resource.clone(),
-            key: entry.key.clone(),
-            revision: entry.revision,
-            body: entry.body.clone(),
-        };
-        image.entries().map(object).collect()
+        image.entries().map(StoredObject::of).collect()
+    }
+
+    /// Returns the stored objects of selected resources that were written after a revision, as
+    /// [`stored_objects`](Self::stored_objects) does.
+    pub fn stored_objects_after(&self, revision: u64, selects: impl Fn(&GroupResource) -> bool) -> Vec<StoredObject> {
+        let image = self.0.registry.store.image();
+        let written = image.entries().filter(|(_, entry)| entry.revision > revision);
+        written.filter(|(resource, _)| selects(resource)).map(StoredObject::of).collect()
+    }
+
+    /// Returns true if an object is stored.
+    pub fn contains(&self, resource: &GroupResource, key: &ObjectKey) -> bool {
+        self.0.registry.store.get(resource, key).is_some()
+    }
+
+    /// Returns the revision of the last write to a resource.
+    pub fn last_change_of(&self, resource: &GroupResource) -> u64 {
+        self.0.registry.store.changed(resource)
     }
 
     /// Returns the writes after a revision, in order. Those that the server no longer keeps are missing: of a resource
@@ -81,6 +100,16 @@ impl Server {
     /// Returns the revision of the last write.
     pub fn revision(&self) -> u64 {
         self.0.registry.store.revision()
+    }
+
+    /// Returns the number of requests so far.
+    pub fn request_count(&self) -> u64 {
+        self.0.requests.total()
+    }
+
+    /// Returns the number of requests so far by verb and resource, such as `LIST pods`.
+    pub fn request_counts(&self) -> BTreeMap<String, u64> {
+        self.0.requests.by_resource()
     }
 
     /// Returns the revision of the last write to resources other than these.
