@@ -5,6 +5,7 @@
 
 use crate::operators::{Operator, Reconcile};
 use crate::summary::{bounded, items, text};
+use flyball_core::service_account;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,11 +48,11 @@ impl Grant {
 /// Returns the rules of the roles that are bound to a service account.
 pub(crate) fn grants(account: (&str, &str), roles: &[Value], bindings: &[Value]) -> Vec<Grant> {
     let (namespace, name) = account;
-    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    let groups = service_account::group_names(namespace);
     let is_bound = |subject: &Value| match text(&subject["kind"]) {
         "ServiceAccount" => text(&subject["name"]) == name && text(&subject["namespace"]) == namespace,
         "Group" => groups.iter().any(|group| *group == text(&subject["name"])),
-        "User" => text(&subject["name"]) == format!("system:serviceaccount:{namespace}:{name}"),
+        "User" => text(&subject["name"]) == service_account::user_name(namespace, name),
         _ => false,
     };
     let mut found = Vec::new();
