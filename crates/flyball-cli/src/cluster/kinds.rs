@@ -1,6 +1,7 @@
 //! Kinds of a cluster, and their names.
 
 use crate::error::{Error, Result, ResultExt};
+use flyball_core::GroupResource;
 use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
@@ -40,6 +41,11 @@ impl Kind {
         let scope = namespace.filter(|_| self.namespaced);
         let place = scope.map(|name| format!("/namespaces/{}", segment(name))).unwrap_or_default();
         format!("{root}{place}/{plural}{}", name.map(|name| format!("/{}", segment(name))).unwrap_or_default())
+    }
+
+    /// Returns its resource.
+    pub(crate) fn resource(&self) -> GroupResource {
+        GroupResource::new(&self.group, &self.plural)
     }
 
     /// Returns its `apiVersion`.

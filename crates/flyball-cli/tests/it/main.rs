@@ -106,6 +106,12 @@ impl CommandOutput {
     }
 
     #[track_caller]
+    fn usage_with(&self, words: &[&str]) {
+        self.usage();
+        assert!(words.iter().all(|word| self.err.contains(word)), "{self:?}");
+    }
+
+    #[track_caller]
     fn fails_with(&self, words: &[&str]) {
         assert_eq!(self.code, Some(1), "{self:?}");
         assert!(words.iter().all(|word| self.err.contains(word)), "{self:?}");

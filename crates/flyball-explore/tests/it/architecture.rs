@@ -45,6 +45,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("report", &["history", "hub", "oracle", "run", "schedule", "site"]),
     ("trial", &["hub", "run", "scenario", "schedule", "stage"]),
     ("exploration", &["evaluate", "fault", "oracle", "report", "schedule", "search", "shrink"]),
+    ("progress_file", &["exploration"]),
     (
         "explorer",
         &[
@@ -55,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "external",
             "oracle",
             "process",
+            "progress_file",
             "report",
             "run",
             "scenario",

@@ -5,7 +5,7 @@ use super::manager::{self, ManagedCluster};
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::cluster::rollout::{self, AppliedObject};
 use crate::cluster::safety;
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::overlay::parse_image;
 use crate::render::output::Output;
@@ -42,7 +42,7 @@ pub(super) struct InstallArgs {
     #[arg(long, value_name = "REF", value_parser = parse_image)]
     image: Option<String>,
     /// Timeout for readiness
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     timeout: Duration,
     /// Print only errors
     #[arg(short, long, conflicts_with = "output")]

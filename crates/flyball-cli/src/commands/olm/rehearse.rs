@@ -10,7 +10,7 @@ use super::objects::{self, CatalogArgs, ObjectArgs};
 use super::refusal::plan_problem;
 use super::unread::Unread;
 use crate::cluster::connection::{Connection, block_on};
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, one_line, paint, print_line};
@@ -56,7 +56,7 @@ pub(super) struct RehearseArgs {
     #[command(flatten)]
     catalogs: CatalogArgs,
     /// Timeout of the upgrade on the copy
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_flag)]
     timeout: Duration,
     /// Print only errors
     #[arg(short, long, conflicts_with = "output")]
