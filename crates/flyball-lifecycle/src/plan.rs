@@ -34,7 +34,7 @@ pub(crate) use steps::{Chosen, steps};
 
 use crate::api::{
     CatalogSource, ClusterServiceVersion, GROUP, InstallPlan, InstallPlanCondition, InstallPlanPhase,
-    InstallPlanStatus, OperatorGroup, Step, StepStatus,
+    InstallPlanStatus, OperatorGroup, Step, StepStatus, Subscription,
 };
 use crate::contents::CatalogContents;
 use crate::patch::change_status;
@@ -211,6 +211,7 @@ pub(crate) fn controller(reconciler: InstallPlans) -> Controller<InstallPlans> {
         .backoff(BACKOFF)
         .watches_by_key::<CatalogSource>(|_, _| Ok(Vec::new()))
         .watches_by_key::<ClusterServiceVersion>(|_, _| Ok(Vec::new()))
+        .watches_by_key::<Subscription>(|_, _| Ok(Vec::new()))
         .allows(rule(GROUP, &["installplans/status"], &["patch"]))
         .watches::<OperatorGroup>(move |group, caches| unfinished(group.namespace(), caches));
     resources::rules().into_iter().fold(controller, Controller::allows)

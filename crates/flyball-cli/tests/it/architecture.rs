@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("project", &["cluster", "error", "files", "render"]),
     ("image", &["error", "files", "operator", "render", "web"]),
     ("chart", &["error", "files", "image", "render", "web"]),
-    ("catalog", &["error", "image", "web"]),
+    ("catalog", &["error", "files", "image", "web"]),
     ("bundle", &["cluster", "error", "files", "operator"]),
     ("scorecard", &["cluster", "error", "operator"]),
     ("testing", &["error", "render", "scorecard"]),

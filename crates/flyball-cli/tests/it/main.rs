@@ -23,6 +23,7 @@ mod nodes;
 mod objects;
 mod olm;
 mod olm_absence;
+mod olm_definitions;
 mod olm_users;
 mod operators;
 mod plugins;
