@@ -137,7 +137,7 @@ impl Operator {
 
     /// Returns the user name of the service account.
     pub(crate) fn user(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, self.account)
+        flyball_core::service_account::user_name(&self.namespace, &self.account)
     }
 
     /// Lists the pods of the operator.

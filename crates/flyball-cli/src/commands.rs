@@ -40,7 +40,6 @@ mod run;
 mod scorecard;
 mod supervise;
 mod test;
-mod trace;
 mod undeploy;
 mod why;
 
@@ -71,7 +70,6 @@ pub(crate) enum Command {
     Delete(delete::DeleteArgs),
     Describe(describe::DescribeArgs),
     Why(why::WhyArgs),
-    Trace(trace::TraceArgs),
     Console(console::ConsoleArgs),
     Crd(crd::CrdArgs),
     // Quality
@@ -142,7 +140,6 @@ impl Command {
             Self::Delete(args) => delete::cmd_delete(&args),
             Self::Describe(args) => describe::cmd_describe(args),
             Self::Why(args) => why::cmd_why(&args),
-            Self::Trace(args) => trace::cmd_trace(&args),
             Self::Console(args) => console::cmd_console(&args),
             Self::Crd(args) => crd::cmd_crd(args),
             Self::Test(args) => test::cmd_test(args),

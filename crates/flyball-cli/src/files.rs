@@ -2,6 +2,7 @@
 
 pub(crate) mod generated;
 pub(crate) mod private;
+pub(crate) mod spelling;
 pub(crate) mod state;
 pub(crate) mod watcher;
 

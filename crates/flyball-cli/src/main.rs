@@ -10,6 +10,7 @@ mod catalog;
 mod chart;
 mod cluster;
 mod commands;
+mod duration;
 mod error;
 mod explore;
 mod files;
@@ -34,7 +35,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// Build, test and run Kubernetes operators
 #[derive(Debug, Parser)]
-#[command(name = "flyball", version, arg_required_else_help = true)]
+#[command(name = "flyball", version, arg_required_else_help = true, after_help = duration::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

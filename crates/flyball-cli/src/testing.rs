@@ -7,7 +7,7 @@ mod junit;
 mod run;
 mod targets;
 
-pub(crate) use run::{TestOutput, cargo_test, run};
+pub(crate) use run::{TestOutput, cargo_test, run, run_with};
 pub(crate) use targets::Targets;
 
 use crate::scorecard::{Check, CheckOutcome};

@@ -4,8 +4,8 @@
 //! conditions and events. A write that one controller made and a change that caused a reconcile of another one have the
 //! same resource version, which joins the ledgers of several operators.
 //!
-//! [`chain`], [`evidence`], [`reasons`] and [`fields`] are functions of what was read; only [`operators`] and
-//! [`sources`] send requests.
+//! [`chain`], [`evidence`], [`reasons`] and [`fields`] are functions of what was read; only [`operators`], [`sources`]
+//! and [`timeline`] send requests.
 
 mod answer;
 mod chain;
@@ -20,10 +20,12 @@ mod reasons;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod token;
 
 pub(crate) use answer::{Question, Source};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use operators::{OperatorArgs, endpoints};
 pub(crate) use sources::{investigate, parse_target};
+pub(crate) use timeline::print_timeline;
 pub(crate) use token::{Credentials, TokenArgs};

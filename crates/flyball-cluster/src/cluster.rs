@@ -2,10 +2,12 @@
 
 use crate::client::client_of;
 use crate::controllers::{self, Controllers, Environment, OnPanic};
+use crate::event_expiry;
 use crate::metrics::Metrics;
 use crate::node::{ContainerRule, Program, Rules, SimulatedProgram};
 use flyball_core::{Clock, GroupResource, Rng};
 use flyball_server::{DataDir, DataDirError, Options, Recording, RecordingError, Server, User};
+use futures_util::future::join;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -233,7 +235,8 @@ impl Cluster {
         self.client(User::new("kubernetes-admin", &["system:masters"]))
     }
 
-    /// Runs controllers until the future is dropped, which stops them immediately.
+    /// Runs controllers until the future is dropped, which stops them immediately. Meanwhile, events are deleted an
+    /// hour after their last write.
     pub async fn run(&self, controllers: &Controllers) {
         let program = |rng: &Rng| self.program(rng);
         let environment = Environment {
@@ -247,7 +250,8 @@ impl Cluster {
             has_events: self.has_events,
             program: &program,
         };
-        controllers::run(controllers, environment).await;
+        let events = self.client(User::new("system:apiserver", &["system:masters"]));
+        join(controllers::run(controllers, environment), event_expiry::run(events, self.clock.clone())).await;
     }
 }
 

@@ -34,6 +34,7 @@ use crate::node::Program;
 use crate::workload::MANAGER;
 use crate::{node, scheduler};
 use flyball::{Operator, Reconcile};
+use flyball_core::service_account::user_name;
 use flyball_core::{Clock, GroupResource, Rng};
 use flyball_server::{Server, User};
 use futures_util::future::{BoxFuture, join_all, pending};
@@ -182,7 +183,7 @@ impl Controller {
         let name = match self {
             Self::Kubelet => "system:node:simulated".to_owned(),
             Self::Scheduler => "system:kube-scheduler".to_owned(),
-            _ => format!("system:serviceaccount:kube-system:{}", self.name()),
+            _ => user_name("kube-system", self.name()),
         };
         User::new(&name, &["system:masters"])
     }

@@ -28,6 +28,7 @@ mod client;
 mod cluster;
 mod controllers;
 mod endpoint;
+mod event_expiry;
 mod inventory;
 mod metrics;
 mod node;

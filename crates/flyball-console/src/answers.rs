@@ -18,7 +18,7 @@ use flyball::error_chain;
 use flyball_core::time::{rfc3339_micro, saturating_add};
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Limit of children in a timeline.
@@ -90,7 +90,7 @@ pub(crate) async fn object(shared: &Shared, query: &Query) -> Answer {
         "id": id, "object": reference, "summary": summary.as_deref(), "body": body, "error": error,
         "eventsError": events_error, "owners": owners(shared, &watches, summary.as_deref()),
         "children": named.collect::<Vec<_>>(), "entries": entries, "entriesOmitted": omitted,
-        "reconciles": by_id(&operators, &reconciles),
+        "reconciles": by_operator_and_id(&operators, &reconciles),
         "controllers": keys_of(&operators, &reference), "explanations": explanations,
     }))
 }
@@ -160,11 +160,13 @@ fn owners(shared: &Shared, watches: &[Watch], summary: Option<&Summary>) -> Vec<
     owners
 }
 
-fn by_id(operators: &[Operator], reconciles: &[Reconcile]) -> BTreeMap<String, Value> {
+/// Returns reconciles by the index of their operator and their ID, as `OPERATOR/ID`: an operator that was merely
+/// discovered may report the ID of a reconcile of another one.
+fn by_operator_and_id(operators: &[Operator], reconciles: &[Reconcile]) -> BTreeMap<String, Value> {
     let named = reconciles.iter().map(|reconcile| {
         let name = operators.get(reconcile.operator).map(Operator::name).unwrap_or_default();
         let value = json!({"operator": name, "reconcile": *reconcile.value});
-        (text(&reconcile.value["id"]).to_owned(), value)
+        (format!("{}/{}", reconcile.operator, text(&reconcile.value["id"])), value)
     });
     named.collect()
 }
@@ -274,10 +276,12 @@ pub(crate) async fn causality(shared: &Shared, query: &Query) -> Answer {
     if !writers.is_empty() {
         described = describe(&writers.attribute(changes, &|change| self::refers(&watches, change)));
     }
-    let ids: Vec<&str> = items(&described["burst"]["nodes"]).map(|node| text(&node["id"])).collect();
-    let drawn: Vec<Reconcile> =
-        reconciles.iter().filter(|reconcile| ids.contains(&text(&reconcile.value["id"]))).cloned().collect();
-    described["reconciles"] = json!(by_id(&operators, &drawn));
+    let ids: BTreeSet<(Option<u64>, &str)> =
+        items(&described["burst"]["nodes"]).map(|node| (node["operator"].as_u64(), text(&node["id"]))).collect();
+    let is_drawn =
+        |reconcile: &&Reconcile| ids.contains(&(Some(reconcile.operator as u64), text(&reconcile.value["id"])));
+    let drawn: Vec<Reconcile> = reconciles.iter().filter(is_drawn).cloned().collect();
+    described["reconciles"] = json!(by_operator_and_id(&operators, &drawn));
     described["ledger"] = (!operators.is_empty()).into();
     described["object"] = json!(object);
     Ok(described)
@@ -360,4 +364,27 @@ pub(crate) async fn act(shared: &Shared, request: &ActionRequest) -> Answer<()> 
         };
         (code, error_chain(&error))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flyball_core::time::Timestamp;
+
+    #[test]
+    fn reconciles_of_two_operators_with_one_id_are_told_apart() {
+        let operator = |name: &str| Operator { state: Arc::new(json!({"operator": name})), ..Operator::default() };
+        let reconcile = |operator: usize, outcome: &str| Reconcile {
+            operator,
+            began: Timestamp::UNIX_EPOCH,
+            value: Arc::new(json!({"id": "00000000000000ab", "outcome": outcome})),
+        };
+        let operators = [operator("shop"), operator("copy")];
+        let found = by_operator_and_id(&operators, &[reconcile(0, "success"), reconcile(1, "error")]);
+        let shown: Vec<(&str, &str, &str)> = found
+            .iter()
+            .map(|(key, value)| (&**key, text(&value["operator"]), text(&value["reconcile"]["outcome"])))
+            .collect();
+        assert_eq!(shown, [("0/00000000000000ab", "shop", "success"), ("1/00000000000000ab", "copy", "error")]);
+    }
 }

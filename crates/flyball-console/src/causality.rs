@@ -49,6 +49,9 @@ pub(crate) struct Node {
     /// ID of a reconcile.
     #[serde(skip_serializing_if = "String::is_empty")]
     id: String,
+    /// Index of its operator: another operator may use the same ID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     fields: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +158,7 @@ impl Graph {
                 by: String::new(),
                 version: version.strip_prefix('-').map_or(version.clone(), |_| String::new()),
                 id: String::new(),
+                operator: None,
                 fields: Vec::new(),
                 took: None,
                 tone: if version.starts_with('-') { Tone::Warning } else { Tone::Neutral },
@@ -186,6 +190,7 @@ impl Graph {
             by,
             version: String::new(),
             id: bounded(text(&value["id"])),
+            operator: Some(reconcile.operator),
             fields: Vec::new(),
             took: value["took"].as_f64(),
             tone: tone_of(outcome),

@@ -5,6 +5,7 @@
 //! account of the operator may write the object: the name of a field manager is no proof. The cause of a write is never
 //! confirmed, since only the operator knows it.
 
+use flyball_core::service_account;
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
@@ -48,14 +49,14 @@ pub struct WriteTarget<'a> {
 impl Claimant {
     /// Returns the name of its user.
     pub fn user(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, self.account)
+        service_account::user_name(&self.namespace, &self.account)
     }
 
     /// Returns true if its service account may patch an object, or a subresource of it. Without permission to ask, it
     /// counts as not allowed; after another failed request, the permission is unknown.
     pub async fn may_write(&self, client: &Client, target: &WriteTarget<'_>) -> Option<bool> {
-        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
-        let groups = ["system:serviceaccounts", of_namespace.as_str(), "system:authenticated"];
+        let [all, own] = service_account::group_names(&self.namespace);
+        let groups = [&*all, &*own, "system:authenticated"];
         let WriteTarget { group, version, plural, subresource, namespace, name } = target;
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",

@@ -5,6 +5,7 @@
 
 use crate::operators::{Operator, Reconcile};
 use crate::summary::{bounded, items, text};
+use flyball_core::service_account;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,11 +48,11 @@ impl Grant {
 /// Returns the rules of the roles that are bound to a service account.
 pub(crate) fn grants(account: (&str, &str), roles: &[Value], bindings: &[Value]) -> Vec<Grant> {
     let (namespace, name) = account;
-    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    let groups = service_account::group_names(namespace);
     let is_bound = |subject: &Value| match text(&subject["kind"]) {
         "ServiceAccount" => text(&subject["name"]) == name && text(&subject["namespace"]) == namespace,
         "Group" => groups.iter().any(|group| *group == text(&subject["name"])),
-        "User" => text(&subject["name"]) == format!("system:serviceaccount:{namespace}:{name}"),
+        "User" => text(&subject["name"]) == service_account::user_name(namespace, name),
         _ => false,
     };
     let mut found = Vec::new();
@@ -139,13 +140,18 @@ pub(crate) fn compare(grants: &[Grant], uses: &BTreeMap<Use, u64>) -> Value {
     json!({"granted": granted.collect::<Vec<_>>(), "used": used})
 }
 
-/// Returns the reconciles that an API server has denied something.
+/// Returns the reconciles that lacked a permission. Operators of older releases do not report whether a permission was
+/// missing, or a quota or another rule of admission denied the request.
 pub(crate) fn denials(reconciles: &[Reconcile]) -> Vec<Value> {
     let mut found = BTreeSet::new();
     let mut denials = Vec::new();
     for reconcile in reconciles {
         let error = text(&reconcile.value["error"]);
-        if reconcile.value["status"] == 403 && found.insert((reconcile.operator, bounded(error))) && denials.len() < 50
+        let is_of_admission = reconcile.value["denial"] == "admission";
+        if reconcile.value["status"] == 403
+            && !is_of_admission
+            && found.insert((reconcile.operator, bounded(error)))
+            && denials.len() < 50
         {
             denials.push(json!({
                 "operator": reconcile.operator, "controller": bounded(text(&reconcile.value["controller"])),
@@ -204,8 +210,12 @@ mod tests {
         assert_eq!(uses, expected);
         assert_eq!(compared["granted"][0]["unusedVerbs"], json!(["delete"]));
         assert_eq!((&compared["granted"][1]["used"], &compared["granted"][1]["wide"]), (&json!(false), &json!(true)));
-        let other = json!({"error": "the gate is forbidden"});
-        let other = Reconcile { value: Arc::new(other), ..reconcile.clone() };
-        assert_eq!(denials(&[other, reconcile.clone(), reconcile]).len(), 1);
+        let other = |value| Reconcile { value: Arc::new(value), ..reconcile.clone() };
+        let elsewhere = other(json!({"error": "the gate is forbidden"}));
+        let denied = |error: &str, by: &str| other(json!({"error": error, "status": 403, "denial": by}));
+        let (quota, role) = (denied("exceeded quota", "admission"), denied("cannot create", "authorization"));
+        let found = denials(&[elsewhere, quota, role, reconcile.clone(), reconcile.clone()]);
+        let errors: Vec<&str> = found.iter().map(|denial| text(&denial["error"])).collect();
+        assert_eq!(errors, ["cannot create", "pods is forbidden"]);
     }
 }

@@ -68,6 +68,9 @@ pub(crate) struct Entry {
     /// ID of the reconcile that did this.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) reconcile: String,
+    /// Index of its operator: another operator may use the same ID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) operator: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) fields: Vec<String>,
     #[serde(skip_serializing_if = "is_zero")]
@@ -110,6 +113,7 @@ impl Entry {
             by: String::new(),
             tone: Tone::Neutral,
             reconcile: String::new(),
+            operator: None,
             fields: Vec::new(),
             fields_omitted: 0,
             version: String::new(),
@@ -255,7 +259,7 @@ fn ledger(
         };
         contradicted += usize::from(status == ClaimStatus::Contradicted);
         let mut entry = written(of, &object, write, &end);
-        (entry.by, entry.reconcile) = (controller.clone(), id.clone());
+        (entry.by, entry.reconcile, entry.operator) = (controller.clone(), id.clone(), Some(reconcile.operator));
         match status {
             ClaimStatus::Contradicted => continue,
             ClaimStatus::Open => {
@@ -284,7 +288,7 @@ fn ledger(
         let mut entry = Entry::new(Lane::Reconciles, &rfc3339_micro(reconcile.began), outcome, source);
         entry.took = value["took"].as_f64();
         entry.detail = bounded(text(&value["error"]));
-        (entry.by, entry.reconcile) = (controller, id);
+        (entry.by, entry.reconcile, entry.operator) = (controller, id, Some(reconcile.operator));
         entry.tone = tone_of(outcome);
         if contradicted > 0 {
             let text = format!("the API server contradicts {contradicted} claimed write(s)");

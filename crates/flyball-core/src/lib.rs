@@ -21,6 +21,7 @@ pub mod regexp;
 pub mod rng;
 pub mod scope;
 pub mod selector;
+pub mod service_account;
 pub mod status;
 pub mod time;
 

@@ -10,6 +10,7 @@ use crate::exploration::{
 use crate::external::{External, ExternalContext, MakeExternal, MakeProgram};
 use crate::oracle::Invariant;
 use crate::process::OperatorCommand;
+use crate::progress_file::ProgressFile;
 use crate::report::{Finding, Report, timeline};
 use crate::run::on_thread;
 use crate::scenario::{Scenario, parse_manifest};
@@ -274,8 +275,14 @@ impl Explorer {
         }
         let kept = std::env::var(KEPT).unwrap_or_default();
         self.regressions.extend(kept.lines().map(str::to_owned));
+        let folder = std::env::var_os(REPORTS);
+        if let (Some(folder), None) = (&folder, &self.on_progress) {
+            let operator = self.subject.name();
+            let file = ProgressFile::new(Path::new(folder), &operator);
+            self.on_progress = Some(Arc::new(move |progress| file.write(&operator, progress)));
+        }
         let report = self.replay_or_explore();
-        match std::env::var_os(REPORTS).map(|folder| report.write(Path::new(&folder))) {
+        match folder.map(|folder| report.write(Path::new(&folder))) {
             Some(Err(error)) if report.error.is_none() => {
                 Report { error: Some(format!("cannot write the report to {REPORTS}: {error}")), ..report }
             }

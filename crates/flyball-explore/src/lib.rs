@@ -25,6 +25,7 @@ mod oracle;
 mod pace;
 mod port;
 mod process;
+mod progress_file;
 mod reference;
 mod report;
 mod run;

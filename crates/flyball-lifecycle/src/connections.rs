@@ -2,21 +2,30 @@
 
 mod open_responses;
 mod peers;
-mod write_timeout;
 
 pub(crate) use open_responses::{OpenResponses, TrackedBody};
 pub(crate) use peers::{Peer, Peers};
-pub(crate) use write_timeout::{WRITE_TIMEOUT, WriteTimeout};
 
 use flyball::listener;
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
 
 /// Timeout of the first request of a connection. A silent client would hold a slot that others wait for.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which a client may take no bytes while there are some for it: it would keep its place, and what waits for it.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Returns a stream whose writes fail if none of their bytes is taken within [`WRITE_TIMEOUT`].
+pub(crate) fn limit_writes(stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    Box::pin(stream)
+}
 
 /// Accepts connections until `stop` is done, which closes them. Those beyond the limit wait.
 pub(crate) async fn accept<F>(

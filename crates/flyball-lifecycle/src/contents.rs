@@ -19,7 +19,7 @@ use crate::catalog::{CatalogKey, Catalogs};
 use crate::content::{Content, PackageBundle};
 use crate::image::ImageName;
 use crate::manifests::Manifests;
-use crate::source::{CatalogClient, Loaded, content_digest};
+use crate::source::{CatalogClient, Loaded, SourceError, content_digest};
 use flyball_core::time::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ impl CatalogState {
 
 #[derive(Debug)]
 struct Entry {
-    uid: String,
+    uid: Option<String>,
     state: CatalogState,
     /// Identifies the content.
     revision: String,
@@ -231,7 +231,7 @@ impl CatalogContents {
     /// Returns the rest of the time for which resolutions wait for the first content of a catalog, if they do.
     pub(crate) fn remaining_wait(&self, source: &CatalogSource, now: Timestamp) -> Option<Duration> {
         let mut state = self.state.lock();
-        let is_other = |entry: &Entry| Some(&entry.uid) != source.uid().as_ref();
+        let is_other = |entry: &Entry| entry.uid != source.uid();
         if state.entries.get(&key_of(source)).is_some_and(is_other) {
             // It was created again, and this one is about to be noticed.
             return Duration::try_from(FIRST_LOAD).ok();
@@ -329,7 +329,11 @@ impl CatalogContents {
         if let Some(known) = digest.as_deref().and_then(|digest| self.unpacked(digest)) {
             return Ok(known);
         }
-        let manifests = self.client.manifests(bundle, &secrets).await.map_err(|error| error.to_string())?;
+        let manifests = self.client.manifests(bundle, &secrets).await.map_err(|error| match error {
+            // The caller names the bundle.
+            SourceError::Manifests { source, .. } => source.to_string(),
+            error => error.to_string(),
+        })?;
         let manifests = Arc::new(manifests);
         if let Some(digest) = digest {
             let mut state = self.state.lock();
@@ -355,12 +359,12 @@ impl State {
     }
 
     fn find(&self, source: &CatalogSource) -> Option<&Entry> {
-        self.entries.get(&key_of(source)).filter(|entry| Some(&entry.uid) == source.uid().as_ref())
+        self.entries.get(&key_of(source)).filter(|entry| entry.uid == source.uid())
     }
 
     /// Returns the entry of a CatalogSource, a new one if there is none or it belongs to a deleted object.
     fn entry(&mut self, source: &CatalogSource) -> &mut Entry {
-        let uid = source.uid().unwrap_or_default();
+        let uid = source.uid();
         let fresh = || Entry {
             uid: uid.clone(),
             state: CatalogState::default(),
@@ -390,7 +394,7 @@ impl fmt::Debug for CatalogContents {
 mod tests {
     use super::*;
     use crate::content::Blobs;
-    use crate::source::{Location, SourceError, Sources};
+    use crate::source::{Location, Sources};
     use futures_util::future::BoxFuture;
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) use steps::{Chosen, steps};
 
 use crate::api::{
     CatalogSource, ClusterServiceVersion, GROUP, InstallPlan, InstallPlanCondition, InstallPlanPhase,
-    InstallPlanStatus, OperatorGroup, Step, StepStatus,
+    InstallPlanStatus, OperatorGroup, Step, StepStatus, Subscription,
 };
 use crate::contents::CatalogContents;
 use crate::patch::change_status;
@@ -42,6 +42,7 @@ use crate::rules::rule;
 use actor::Actor;
 use error::ExecutionError;
 use flyball::{Action, Backoff, Caches, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball_core::service_account;
 use flyball_core::time::SignedDuration;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -122,7 +123,7 @@ impl InstallPlans {
         };
         let manager = Actor::new(cx.client(), None);
         let account = &group.spec.service_account_name;
-        let account = (!account.is_empty()).then(|| format!("system:serviceaccount:{namespace}:{account}"));
+        let account = (!account.is_empty()).then(|| service_account::user_name(&namespace, account));
         let installer = Actor::new(cx.client(), account);
         let mut objects = Vec::new();
         for step in &plan.status.plan {
@@ -210,6 +211,7 @@ pub(crate) fn controller(reconciler: InstallPlans) -> Controller<InstallPlans> {
         .backoff(BACKOFF)
         .watches_by_key::<CatalogSource>(|_, _| Ok(Vec::new()))
         .watches_by_key::<ClusterServiceVersion>(|_, _| Ok(Vec::new()))
+        .watches_by_key::<Subscription>(|_, _| Ok(Vec::new()))
         .allows(rule(GROUP, &["installplans/status"], &["patch"]))
         .watches::<OperatorGroup>(move |group, caches| unfinished(group.namespace(), caches));
     resources::rules().into_iter().fold(controller, Controller::allows)

@@ -24,7 +24,7 @@ pub(crate) use tokens::{ISSUER, Issuer};
 use tokens::{Bound, TokenError};
 
 use crate::request::RequestInfo;
-use flyball_core::{GroupResource, Status};
+use flyball_core::{GroupResource, Status, service_account};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -55,10 +55,8 @@ impl User {
 
     /// Creates the user of a service account.
     pub fn service_account(namespace: &str, name: &str) -> Self {
-        Self::new(
-            &format!("system:serviceaccount:{namespace}:{name}"),
-            &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
-        )
+        let groups = service_account::group_names(namespace);
+        Self::new(&service_account::user_name(namespace, name), &groups.each_ref().map(String::as_str))
     }
 
     /// The user of requests without credentials.
@@ -83,7 +81,7 @@ impl User {
 
     /// Returns true if it is a service account outside of the namespace of the system.
     pub(crate) fn is_account_of_others(&self) -> bool {
-        self.is_in("system:serviceaccounts") && !self.is_in("system:serviceaccounts:kube-system")
+        self.is_in(service_account::ALL) && !self.is_in(&service_account::group_name("kube-system"))
     }
 }
 

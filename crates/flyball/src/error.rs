@@ -103,12 +103,12 @@ impl Error {
         }
     }
 
-    /// Returns the HTTP status of a failed request, if its response is this error or a cause of it.
-    pub(crate) fn http_status(&self) -> Option<u16> {
+    /// Returns the response to a failed request, if it is this error or a cause of it.
+    pub(crate) fn response(&self) -> Option<&kube::core::Status> {
         let first: &(dyn StdError + 'static) = &*self.0.source;
         let mut chain = std::iter::successors(Some(first), |&error| error.source());
         chain.find_map(|error| match error.downcast_ref() {
-            Some(kube::Error::Api(status)) => Some(status.code),
+            Some(kube::Error::Api(status)) => Some(&**status),
             _ => None,
         })
     }
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn http_status_is_that_of_the_response_among_the_causes() {
+    fn response_is_found_among_the_causes() {
         #[derive(Debug, thiserror::Error)]
         #[error("cannot publish")]
         struct Publish(#[source] kube::Error);
         let response = || kube::Error::Api(Status::failure("no", "Forbidden").with_code(403).boxed());
-        assert_eq!(Error::from(response()).context("apply").http_status(), Some(403));
-        assert_eq!(Error::from(Publish(response())).http_status(), Some(403));
-        assert_eq!(Error::from("a forbidden name").http_status(), None);
+        assert_eq!(Error::from(response()).context("apply").response().map(|status| status.code), Some(403));
+        assert_eq!(Error::from(Publish(response())).response().map(|status| status.code), Some(403));
+        assert!(Error::from("a forbidden name").response().is_none());
     }
 
     #[test]

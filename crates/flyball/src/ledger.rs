@@ -7,6 +7,7 @@
 //! Invariants: everything in it is bounded, in number and in bytes; it sends no request and draws no randomness, so
 //! that the requests of a simulation do not depend on it.
 
+mod denial;
 mod fields;
 mod flaps;
 #[cfg(feature = "bench")]
@@ -14,6 +15,7 @@ mod measured;
 mod record;
 mod ring;
 
+pub(crate) use denial::Denial;
 pub(crate) use fields::{ChangedFields, Segment, changed_fields, path_text, value_at};
 pub(crate) use flaps::{Flap, FlapDetector, WrittenObject, flap, owners_of};
 #[cfg(feature = "bench")]

@@ -2,6 +2,7 @@
 
 use super::images::Images;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::spelling::with_meant_path;
 use flyball_lifecycle::content::{Blobs, BundleBlob, Template};
 use flyball_lifecycle::manifests::BundleFolder;
 use flyball_lifecycle::source::{CATALOG_LABEL, blobs, pull, read_folder};
@@ -32,8 +33,10 @@ async fn load_whole(reference: &str, images: Images) -> Result<Blobs> {
     let name: ImageName = reference
         .parse()
         .context(what())
+        .map_err(|error| with_meant_path(error, path))
         .map_err(|error| error.hint("pass a folder, or an image such as quay.io/team/catalog:latest"))?;
-    let pulled = pull(&images, &name, &[], None).await.context(what())?;
+    let pulled = pull(&images, &name, &[], None).await.context(what());
+    let pulled = pulled.map_err(|error| with_meant_path(taken_for_image(error, reference), path))?;
     let pulled = pulled.ok_or_else(|| Error::new(what()))?;
     match pulled.labels.get(CATALOG_LABEL) {
         Some(folder) => Blobs::parse(&pulled.files.below(folder)).context(what()),
@@ -60,6 +63,14 @@ async fn of_template(path: &Path, images: Images) -> Result<Blobs> {
         }
     }
     template.render(&bundles).context(what())
+}
+
+/// Adds a hint to the failed pull of an image without a registry: most relative paths are names of images as well.
+fn taken_for_image(error: Error, reference: &str) -> Error {
+    match reference.split('/').next().is_some_and(|first| first.contains(['.', ':'])) {
+        true => error,
+        false => error.hint(format!("there is no folder or file {reference}: it was taken for the name of an image")),
+    }
 }
 
 fn of_bundle(folder: &BundleFolder, image: &str) -> Blobs {

@@ -7,6 +7,7 @@ use crate::cluster::kinds::KINDS_HINT;
 use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::entries;
+use crate::files::spelling::with_meant_path;
 use crate::render::last_seen::summary;
 use clap::{Args, ValueEnum};
 use kube::Api;
@@ -39,7 +40,8 @@ const KUSTOMIZATIONS: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 /// If a file cannot be read, or contains other documents than objects.
 pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     let what = || format!("cannot read {}", path.display());
-    if !fs::metadata(path).context(what())?.is_dir() {
+    let found = fs::metadata(path).context(what()).map_err(|error| with_meant_path(error, path))?;
+    if !found.is_dir() {
         return read_file(path);
     }
     let mut files = entries(path)?;

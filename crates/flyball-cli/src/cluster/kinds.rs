@@ -1,6 +1,8 @@
 //! Kinds of a cluster, and their names.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::files::spelling::meant;
+use flyball_core::GroupResource;
 use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
@@ -40,6 +42,11 @@ impl Kind {
         let scope = namespace.filter(|_| self.namespaced);
         let place = scope.map(|name| format!("/namespaces/{}", segment(name))).unwrap_or_default();
         format!("{root}{place}/{plural}{}", name.map(|name| format!("/{}", segment(name))).unwrap_or_default())
+    }
+
+    /// Returns its resource.
+    pub(crate) fn resource(&self) -> GroupResource {
+        GroupResource::new(&self.group, &self.plural)
     }
 
     /// Returns its `apiVersion`.
@@ -135,11 +142,10 @@ impl Kinds {
         if !category.is_empty() {
             return Ok(category);
         }
-        let near = self.0.iter().map(|kind| (distance(&kind.plural, &word), kind.plural.as_str())).min();
         let error = Error::new(format!("the cluster has no kind {word:?}"));
-        Err(match near {
-            Some((distance, name)) if distance <= 2 => error.hint(format!("did you mean {name}?")),
-            _ => error.hint(KINDS_HINT),
+        Err(match meant(&word, self.0.iter().map(|kind| kind.plural.as_str())) {
+            Some(name) => error.hint(format!("did you mean {name}?")),
+            None => error.hint(KINDS_HINT),
         })
     }
 
@@ -204,23 +210,6 @@ fn read(response: &Value, kinds: &mut Vec<Kind>) {
     }
 }
 
-/// Returns the edit distance of two words.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let (mut corner, mut left) = (row[0], at + 1);
-        row[0] = left;
-        for (column, expected) in other.iter().enumerate() {
-            let changed = corner + usize::from(letter != *expected);
-            corner = row[column + 1];
-            left = changed.min(corner + 1).min(left + 1);
-            row[column + 1] = left;
-        }
-    }
-    row[other.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,12 +241,5 @@ mod tests {
         assert_eq!(kinds.resolve("all").unwrap().len(), 2);
         assert!(kinds.resolve("pod").is_ok() && kinds.resolve("podz").is_err());
         assert_eq!(kinds.find("deploy").map(|kind| kind.object_name("web")).as_deref(), Some("deployment.apps/web"));
-    }
-    #[test]
-    fn distance_counts_edits() {
-        for (one, other, expected) in [("pods", "pods", 0), ("pods", "pds", 1), ("", "ab", 2), ("kitten", "sitting", 3)]
-        {
-            assert_eq!(distance(one, other), expected, "{one} {other}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Verbs of operator-sdk, kubebuilder, their Makefiles and Helm, with the command to use instead.
+//! Verbs of operator-sdk, kubebuilder, their Makefiles, Helm and earlier releases, with the command to use instead.
 
 use crate::error::Error;
 
@@ -61,6 +61,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("run bundle", SUBSCRIBE),
     ("run packagemanifests", SUBSCRIBE),
     ("test local", "flyball test"),
+    ("trace", "flyball why --timeline, such as flyball why deployment/web --timeline"),
     ("up", "flyball run"),
     ("vet", "cargo clippy, flyball lint"),
 ];

@@ -8,7 +8,7 @@ use crate::cluster::connection::{Connection, block_on_threads};
 use crate::cluster::embedded::EmbeddedCluster;
 use crate::cluster::wait::poll_until;
 use crate::commands::cluster::parse_count;
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result};
 use crate::files::private::PrivateDirectory;
 use crate::operator::local::{self, LineSinks, LocalArgs, LocalOperator};
@@ -57,10 +57,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
     /// Duration of the idle period
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_flag)]
     idle: Duration,
     /// Timeout for convergence
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     timeout: Duration,
     /// Copy the objects of this file or directory; defaults to `samples` or `config/samples`
     #[arg(long, value_name = "PATH")]

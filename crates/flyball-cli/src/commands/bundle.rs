@@ -10,6 +10,7 @@ mod server;
 mod validate;
 
 use crate::error::{Error, Result, ResultExt};
+use crate::files::spelling::with_meant_path;
 use clap::{Args, Subcommand};
 use flyball_lifecycle::Files;
 use flyball_lifecycle::manifests::BundleFolder;
@@ -43,7 +44,7 @@ pub(crate) fn cmd_bundle(args: BundleArgs) -> Result<()> {
 /// Reads the bundle in a folder.
 fn read_bundle(folder: &Path) -> Result<(Files, BundleFolder)> {
     let what = || format!("cannot read the bundle in {}", folder.display());
-    let files = read_folder(folder).context(what())?;
+    let files = read_folder(folder).context(what()).map_err(|error| with_meant_path(error, folder))?;
     if !BundleFolder::is_bundle(&files) {
         return Err(Error::new(format!(
             "{} is not a bundle: it has no folders manifests and metadata",

@@ -5,7 +5,7 @@ use crate::cluster::connection::{Connection, block_on};
 use crate::cluster::deletion::Deletion;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::selection::{Selection, SelectionArgs, fail_if_missing};
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result};
 use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::{ArgAction, Args, ValueEnum};
@@ -40,7 +40,7 @@ pub(crate) struct DeleteArgs {
         action = ArgAction::Set)]
     wait: bool,
     /// Timeout of the wait for each object
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     timeout: Duration,
     /// Deletion of the dependents of the deleted objects
     #[arg(long, value_enum, default_value = "background")]

@@ -5,6 +5,7 @@ use crate::cluster::deletion;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::rollout::{self, AppliedObject, RolloutArgs};
 use crate::cluster::safety;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::{Installation, MANAGED_BY, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::overlay::{OverlayArgs, parse_image};
@@ -12,7 +13,6 @@ use crate::operator::removal;
 use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::Args;
 use flyball_cluster::SIMULATED_NODE_ANNOTATION;
-use flyball_core::time::parse_unsigned_duration;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -44,15 +44,10 @@ pub(crate) struct DeployArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Timeout for readiness; 0s does not wait
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     timeout: Duration,
     #[command(flatten)]
     rollout: RolloutArgs,
-}
-
-/// Reads a time, which may be zero.
-pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
-    parse_unsigned_duration(text).ok_or_else(|| "expected a duration such as 30s or 2m".into())
 }
 
 /// Result of a deployment.

@@ -2,15 +2,16 @@
 
 mod cargo;
 mod process;
+mod progress;
 
+use crate::duration::parse_duration;
 use crate::error::{Error, Result};
 use crate::explore::condition::Condition;
 use crate::explore::kept;
 use crate::operator::program::Program;
 use crate::render::terminal::{print_labeled, print_line};
 use clap::{Args, ValueEnum};
-use flyball_core::time::parse_unsigned_duration;
-use flyball_explore::{Budget, Schedule};
+use flyball_explore::{Budget, BudgetError, Schedule};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,7 +63,7 @@ pub(crate) struct ExploreArgs {
     #[arg(long, value_name = "CONDITION")]
     wait: Vec<Condition>,
     /// Duration, or number of schedules
-    #[arg(long, default_value = "60s")]
+    #[arg(long, default_value = "60s", value_parser = parse_budget)]
     budget: Budget,
     /// Run only this schedule of a report
     #[arg(long, value_name = "SCHEDULE", value_parser = parse_schedule)]
@@ -117,8 +118,12 @@ fn parse_schedule(text: &str) -> Result<String, String> {
     text.parse::<Schedule>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+fn parse_budget(text: &str) -> Result<Budget, String> {
+    text.parse().or_else(|error: BudgetError| parse_duration(text).map(Budget::time).ok_or_else(|| error.to_string()))
+}
+
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let time = parse_unsigned_duration(text).filter(|time| *time >= Duration::from_millis(50));
+    let time = parse_duration(text).filter(|time| *time >= Duration::from_millis(50));
     time.ok_or_else(|| "expected a duration of at least 50ms, such as 1s".to_owned())
 }
 

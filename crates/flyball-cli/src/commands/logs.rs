@@ -1,11 +1,11 @@
 //! `flyball logs`: prints logs.
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::duration::parse_duration;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::MANAGED_BY;
 use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
-use flyball_core::time::parse_duration;
 use futures_util::{AsyncBufReadExt, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -41,8 +41,9 @@ pub(crate) struct LogsArgs {
 }
 
 fn parse_since(text: &str) -> Result<i64, String> {
-    let seconds = parse_duration(text).ok().map(|nanos| nanos.div_euclid(1_000_000_000)).filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| "expected a duration of at least 1s, such as 30s or 10m".into())
+    let seconds =
+        parse_duration(text).and_then(|time| i64::try_from(time.as_secs()).ok()).filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "expected a duration of at least 1s, such as 30s, 10m or 1d".into())
 }
 
 pub(crate) fn cmd_logs(args: &LogsArgs) -> Result<()> {
@@ -91,7 +92,7 @@ async fn pods(connection: &Connection, args: &LogsArgs) -> Result<(String, Vec<S
     let names: Vec<String> = list.items.iter().map(|pod| pod.name_any()).take(PODS).collect();
     if names.is_empty() {
         return Err(Error::new(format!("Deployment {namespace}/{deployment} has no pods"))
-            .hint(format!("find out why: flyball trace deployment/{deployment} -n {namespace}")));
+            .hint(format!("find out why: flyball why deployment/{deployment} -n {namespace} --timeline")));
     }
     Ok((namespace, names))
 }

@@ -1,7 +1,9 @@
 //! `flyball olm`: the operator lifecycle manager, and the operators that it installs.
 
 pub(super) mod absence;
+mod alternatives;
 mod approve;
+mod breaking;
 mod conflict;
 mod definitions;
 mod elsewhere;
@@ -10,6 +12,7 @@ mod install;
 mod local;
 pub(super) mod manager;
 mod objects;
+mod original;
 mod pin;
 pub(super) mod pods;
 pub(super) mod refusal;

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball replay history.fly
-  flyball replay history.fly --object deployments/web --manager kubectl-edit
+  flyball replay history.fly --object deploy/web --manager kubectl-edit
   flyball replay history.fly --at 1342
   flyball replay history.fly --at 1342 -- ./my-operator --metrics-addr 0
 

@@ -28,7 +28,8 @@ use std::path::PathBuf;
   flyball run -- --help                          prints the flags of the operator
   flyball run -- --metrics-addr 0 --health-addr 0   without metrics and health checks
 
-If port 8080 or 8081 is in use, metrics or health checks are served on a free port, which the command prints.")]
+If port 8080 or 8081 is in use, also by another flyball run that has just started, metrics or health checks are served
+on a free port, which the command prints.")]
 #[command(mut_arg("namespace", |namespace| namespace.help(NAMESPACE_HELP)))]
 pub(crate) struct RunArgs {
     /// Apply the objects of this file or directory after the CRDs; defaults to `samples` or `config/samples`

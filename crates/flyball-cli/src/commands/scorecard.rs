@@ -1,7 +1,7 @@
 //! `flyball scorecard`: checks an operator on a control plane.
 
 use crate::cluster::connection::block_on_threads;
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result};
 use crate::operator::local::{self, LocalArgs};
 use crate::operator::process::stop_signal;
@@ -30,7 +30,7 @@ pub(crate) struct ScorecardArgs {
     #[arg(long, value_name = "PATH")]
     samples: Option<PathBuf>,
     /// Timeout of each step, such as startup, convergence and deletion
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_flag)]
     timeout: Duration,
     /// Output format
     #[arg(short, long, value_enum)]

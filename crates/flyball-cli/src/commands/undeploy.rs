@@ -1,8 +1,9 @@
 //! `flyball undeploy`: removes an operator and its custom resources from a cluster.
 
-use super::deploy::{is_created_by_flyball, parse_wait};
+use super::deploy::is_created_by_flyball;
 use crate::cluster::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
 use crate::cluster::deletion;
+use crate::duration::parse_flag;
 use crate::error::{Result, ResultExt};
 use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::removal::{self, Resources};
@@ -46,7 +47,7 @@ struct RemovalArgs {
     #[arg(long)]
     dry_run: bool,
     /// Timeout for deleting the custom resources of a kind
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     timeout: Duration,
     /// Output format
     #[arg(short, long, value_enum)]

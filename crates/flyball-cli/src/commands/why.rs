@@ -2,10 +2,10 @@
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::Kinds;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::render::output::Output;
 use crate::render::terminal::print_line;
-use crate::why::{OperatorArgs, Question, investigate, parse_target};
+use crate::why::{OperatorArgs, Question, investigate, parse_target, print_timeline};
 use clap::Args;
 
 /// Explain which change, by whom, gave an object or a field its current value, or why no reconcile happens
@@ -18,9 +18,9 @@ use clap::Args;
   flyball why pod/web-7c9-x                     what last changed the object
   flyball why deployment/web spec.replicas      who set the field, and why
   flyball why site/blog --not                   why no reconcile happens: paused, in backoff, filtered, not leading …
-  flyball why site/blog -o json --operator http://127.0.0.1:8080
-
-See also: flyball trace, the history of an object and of all objects below it.")]
+  flyball why site/blog --timeline              the history of the object and of all objects below it
+  flyball why site/blog --timeline --watch      the same, every second until interrupted
+  flyball why site/blog -o json --operator http://127.0.0.1:8080")]
 pub(crate) struct WhyArgs {
     /// Object as KIND/NAME or KIND NAME, and optionally the path of a field
     #[arg(required = true, num_args = 1..=3, value_name = "OBJECT [FIELD]")]
@@ -28,6 +28,13 @@ pub(crate) struct WhyArgs {
     /// Explain why the object is not reconciled
     #[arg(long)]
     not: bool,
+    /// Print the history of the object, its owners and all objects below it: Deployment, ReplicaSet, Pod, scheduled,
+    /// running. It uses owner references, conditions, events and managed fields, and no ledger
+    #[arg(long, conflicts_with_all = ["not", "operators"])]
+    timeline: bool,
+    /// Refresh the timeline every second until interrupted
+    #[arg(short, long, requires = "timeline")]
+    watch: bool,
     #[command(flatten)]
     operators: OperatorArgs,
     #[command(flatten)]
@@ -37,14 +44,25 @@ pub(crate) struct WhyArgs {
     output: Option<Output>,
 }
 
+impl WhyArgs {
+    /// Returns the flag that asks about a whole object.
+    fn flag_of_object(&self) -> Option<&'static str> {
+        match (self.not, self.timeline) {
+            (true, _) => Some("--not"),
+            (_, true) => Some("--timeline"),
+            (false, false) => None,
+        }
+    }
+}
+
 pub(crate) fn cmd_why(args: &WhyArgs) -> Result<()> {
     let (kind, name, field) = parse_target(&args.target)?;
+    if let (Some(_), Some(flag)) = (&field, args.flag_of_object()) {
+        return Err(Error::usage(format!("{flag} is about an object: it cannot be combined with a field")));
+    }
     let question = match (field, args.not) {
-        (Some(_), true) => {
-            return Err(crate::error::Error::usage("--not explains an object: it cannot be combined with a field"));
-        }
         (Some(field), false) => Question::Field(field),
-        (None, true) => Question::Not,
+        (_, true) => Question::Not,
         (None, false) => Question::Object,
     };
     block_on(async {
@@ -52,6 +70,9 @@ pub(crate) fn cmd_why(args: &WhyArgs) -> Result<()> {
         let kinds = Kinds::discover(&client).await?;
         let kind = kinds.resolve(&kind)?[0];
         let target = (kind, &*namespace, &*name);
+        if args.timeline {
+            return print_timeline(&client, &kinds, target, args.watch, args.output).await;
+        }
         let answer = investigate((&client, &server), &kinds, target, &args.operators, &question).await?;
         match args.output {
             Some(output) => output.print(&answer),

@@ -1,8 +1,8 @@
 //! Scenarios as lists of steps in YAML.
 
 use crate::cluster::apply;
+use crate::duration::parse_duration;
 use crate::error::{Error, Result, ResultExt};
-use flyball_core::time::parse_unsigned_duration;
 use flyball_explore::Scenario;
 use serde_json::Value;
 use std::fs;
@@ -43,7 +43,7 @@ fn add(scenario: Scenario, step: &Value, folder: &Path) -> Result<Scenario> {
         ("apply", Value::String(file)) => Ok(scenario.apply(manifest(&apply::read(&folder.join(file))?))),
         ("apply", Value::Object(_)) => Ok(scenario.apply(manifest(&apply::objects(vec![value.clone()], "apply")?))),
         ("delete", Value::String(name)) => Ok(scenario.delete(name)),
-        ("wait", Value::String(time)) => match parse_unsigned_duration(time) {
+        ("wait", Value::String(time)) => match parse_duration(time) {
             Some(time) => Ok(scenario.wait(time)),
             None => Err(invalid(format!("wait: expected a duration such as 5s, not {time:?}"))),
         },

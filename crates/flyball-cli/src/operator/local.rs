@@ -19,7 +19,8 @@ use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::files::watcher::{self, FileWatcher};
 use crate::operator::charts;
-use crate::operator::metrics::{HEALTH_PORT, HEALTH_VARIABLE, METRICS_PORT, METRICS_VARIABLE, free_address};
+use crate::operator::metrics::{HEALTH_VARIABLE, METRICS_PORT, METRICS_VARIABLE, free_address};
+use crate::operator::ports::{PAGES, Page, PortReservation, configured_metrics, is_free};
 use crate::operator::process::{self, LineSink, Process};
 use crate::operator::program::Program;
 use crate::operator::registry::{Registration, cluster_id};
@@ -32,7 +33,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::pending;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -86,6 +86,8 @@ pub(crate) struct LocalOperator {
     /// The address of its metrics, for `flyball why`.
     registration: Option<Registration>,
     metrics_address: Option<String>,
+    /// The usual ports that no other operator of this user gets.
+    reserved: Vec<PortReservation>,
 }
 
 /// Timeout of the deletion of samples.
@@ -93,43 +95,6 @@ const SAMPLE_DELETION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The flag of an operator of roles that describes it without the entries whose files cannot be decrypted.
 const ALLOW_LOCKED_ENTRIES: &str = "--allow-locked-entries";
-
-/// A page that an operator serves at a usual address, which another operator on this machine may have taken.
-struct Page {
-    what: &'static str,
-    port: u16,
-    path: &'static str,
-    flag: &'static str,
-    variable: &'static str,
-}
-
-const PAGES: [Page; 2] = [
-    Page {
-        what: "metrics are",
-        port: METRICS_PORT,
-        path: "/metrics",
-        flag: "--metrics-addr",
-        variable: METRICS_VARIABLE,
-    },
-    Page { what: "health is", port: HEALTH_PORT, path: "/readyz", flag: "--health-addr", variable: HEALTH_VARIABLE },
-];
-
-impl Page {
-    /// Returns true if the address is configured: by a flag, by a variable, or in a file.
-    fn is_configured(&self, args: &[String], variables: &BTreeMap<String, String>) -> bool {
-        let is_flag = |arg: &String, flag: &str| {
-            arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-        };
-        let is_set = |name: &str| variables.contains_key(name) || std::env::var_os(name).is_some();
-        args.iter().any(|arg| is_flag(arg, self.flag) || is_flag(arg, "--config"))
-            || is_set(self.variable)
-            || is_set("FLYBALL_CONFIG")
-    }
-}
-
-fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
-}
 
 /// Sinks for the output of cargo and the operator; inherited by default.
 #[derive(Clone, Default)]
@@ -158,6 +123,7 @@ impl LocalOperator {
             webhook_targets: Vec::new(),
             registration: None,
             metrics_address: None,
+            reserved: Vec::new(),
         }
     }
 
@@ -454,12 +420,15 @@ impl LocalOperator {
     fn start(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Process> {
         let mut command = process::supervised(&program.command_line());
         command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
-        let is_configured = |page: &Page| page.is_configured(&self.args.args, variables);
         self.metrics_address = configured_metrics(&self.args.args, variables);
-        if !is_configured(&PAGES[0]) {
+        let usual: Vec<&Page> = PAGES.iter().filter(|page| !page.is_configured(&self.args.args, variables)).collect();
+        if usual.iter().any(|page| page.port == METRICS_PORT) {
             self.metrics_address = Some(format!("127.0.0.1:{METRICS_PORT}"));
         }
-        for page in PAGES.iter().filter(|page| !is_configured(page) && !is_free(page.port)) {
+        for page in usual {
+            if self.reserve(page.port) {
+                continue;
+            }
             let address = free_address()?;
             if page.port == METRICS_PORT {
                 self.metrics_address = Some(address.clone());
@@ -472,23 +441,17 @@ impl LocalOperator {
         }
         Process::start(command, self.sinks.operator.clone())
     }
-}
 
-/// Returns the address of the metrics that flags or variables configure, unless it is in a file, is secure or is not
-/// served.
-fn configured_metrics(args: &[String], variables: &BTreeMap<String, String>) -> Option<String> {
-    let flag = "--metrics-addr";
-    let mut flags = args.iter().enumerate().filter_map(|(at, arg)| match arg.strip_prefix(flag)? {
-        "" => args.get(at + 1).cloned(),
-        rest => rest.strip_prefix('=').map(str::to_owned),
-    });
-    let of_variable = || variables.get(METRICS_VARIABLE).cloned().or_else(|| std::env::var(METRICS_VARIABLE).ok());
-    let address = flags.next_back().or_else(of_variable)?;
-    let is_secure = args.iter().any(|arg| arg.starts_with("--metrics-secure"));
-    let (host, port) = address.rsplit_once(':')?;
-    let is_served = !is_secure && port.parse::<u16>().is_ok_and(|port| port > 0);
-    let host = if matches!(host, "" | "0.0.0.0" | "[::]") { "127.0.0.1" } else { host };
-    is_served.then(|| format!("{host}:{port}"))
+    /// Reserves a usual port, which a restarted operator keeps. Returns false if another process has it.
+    fn reserve(&mut self, port: u16) -> bool {
+        if self.reserved.iter().any(|reserved| reserved.port == port) {
+            return is_free(port);
+        }
+        let reserved = PortReservation::new(port);
+        let is_reserved = reserved.is_some();
+        self.reserved.extend(reserved);
+        is_reserved
+    }
 }
 
 /// Prints the file because of which the operator is restarted.
@@ -549,34 +512,5 @@ impl Connection {
         if !matches!(are_deleted.await, Ok(Ok(()))) {
             print_labeled("note", "some samples are still being deleted: their finalizers wait for the operator");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn configured_address_is_detected() {
-        let configured = |args: &[&str], variables: &[(&str, &str)]| {
-            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-            let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            PAGES.map(|page| page.is_configured(&args, &variables))
-        };
-        assert_eq!(configured(&["--metrics-address-book=1"], &[]), [false, false]);
-        assert_eq!(configured(&["--metrics-addr", "0"], &[]), [true, false]);
-        assert_eq!(configured(&["--health-addr=0"], &[]), [false, true]);
-        assert_eq!(configured(&[], &[(METRICS_VARIABLE, "0")]), [true, false]);
-        assert_eq!(configured(&["--config=a.yaml"], &[]), [true, true]);
-        let metrics = |args: &[&str]| {
-            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-            configured_metrics(&args, &BTreeMap::new())
-        };
-        assert_eq!(metrics(&["--metrics-addr", "127.0.0.1:9"]).as_deref(), Some("127.0.0.1:9"));
-        assert_eq!(metrics(&["--metrics-addr=:9"]).as_deref(), Some("127.0.0.1:9"));
-        assert_eq!(metrics(&["--metrics-addr=0"]), None);
-        assert_eq!(metrics(&["--metrics-addr=:9", "--metrics-secure"]), None);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(!is_free(listener.local_addr().unwrap().port()));
     }
 }

@@ -33,13 +33,19 @@ impl Progress {
             self.line = line;
         }
     }
+
+    /// Removes the line, so that something else can be printed. The next one is shown again.
+    pub(crate) fn hide(&mut self) {
+        if self.is_shown && !self.line.is_empty() {
+            let _ = write!(stderr(), "\r\x1b[K").and_then(|()| stderr().flush());
+            self.line.clear();
+        }
+    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_shown {
-            let _ = write!(stderr(), "\r\x1b[K").and_then(|()| stderr().flush());
-        }
+        self.hide();
     }
 }
 

@@ -81,6 +81,9 @@ pub(crate) struct Step {
     /// The API server confirms the claimed write, but not its cause.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) confirmed: bool,
+    /// Other Deployments with an equal claim to the write, which has one writer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) also_claimed_by: Vec<String>,
     /// The source: `ledger`, `writes` (of an embedded control plane), `managedFields` or `owners`; empty for none.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) source: &'static str,
@@ -134,6 +137,20 @@ fn write_time<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<
     match time {
         Some(time) => serializer.collect_str(time),
         None => serializer.serialize_none(),
+    }
+}
+
+impl Step {
+    /// Describes who claims it; empty for a fact.
+    fn claim(&self) -> String {
+        match (&self.claimed_by, self.also_claimed_by.is_empty()) {
+            (None, _) => String::new(),
+            (Some(by), true) if self.confirmed => format!(", claimed by {by}, the API server confirms the write"),
+            (Some(by), true) => format!(", claimed by {by}"),
+            (Some(by), false) => {
+                format!(", ambiguous: claimed by {by} and by {}", self.also_claimed_by.join(", "))
+            }
+        }
     }
 }
 
@@ -228,8 +245,7 @@ impl Answer {
 
     fn step(&self, step: &Step) -> Vec<String> {
         let ago = step.time.map(|time| format!("{} ago", self.age(time))).unwrap_or_default();
-        let confirmed = if step.confirmed { ", the API server confirms the write" } else { "" };
-        let claim = step.claimed_by.as_ref().map(|by| format!(", claimed by {by}{confirmed}")).unwrap_or_default();
+        let claim = step.claim();
         let mut text = one_line(&step.text).into_owned();
         let lead = match step.kind {
             StepKind::Write => ago,
@@ -251,5 +267,24 @@ impl Answer {
 
     fn age(&self, since: Timestamp) -> String {
         human_duration(self.now.duration_since(since).max(SignedDuration::ZERO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chain;
+    use super::*;
+
+    #[test]
+    fn equal_claims_are_ambiguous() {
+        let object = serde_json::from_str(r#"{"kind": "Pod", "name": "a"}"#).unwrap();
+        let fact = chain::unknown(&object, String::new());
+        assert_eq!(fact.claim(), "");
+        let claimed = Step { claimed_by: Some("a/op".into()), ..fact };
+        assert_eq!(claimed.claim(), ", claimed by a/op");
+        let confirmed = Step { confirmed: true, ..claimed.clone() };
+        assert_eq!(confirmed.claim(), ", claimed by a/op, the API server confirms the write");
+        let ambiguous = Step { also_claimed_by: vec!["b/op".into(), "c/op".into()], ..claimed };
+        assert_eq!(ambiguous.claim(), ", ambiguous: claimed by a/op and by b/op, c/op");
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn write(recorded: &Recorded, write: &Write) -> Step {
         user: None,
         claimed_by: None,
         confirmed: false,
+        also_claimed_by: Vec::new(),
         source: "ledger",
     }
 }
@@ -96,6 +97,7 @@ pub(super) fn caused_by(recorded: &Recorded, cause: &Cause) -> Step {
         // The API server can confirm a write, and never its cause.
         claimed_by: recorded.claimant.as_ref().map(|claimant| claimant.deployment.clone()),
         confirmed: false,
+        also_claimed_by: Vec::new(),
         source: "ledger",
     }
 }
@@ -123,6 +125,7 @@ pub(super) fn managed(object: &Object, manager: &Manager, kind: StepKind) -> Ste
         user: None,
         claimed_by: None,
         confirmed: false,
+        also_claimed_by: Vec::new(),
         source: "managedFields",
     }
 }
@@ -153,6 +156,7 @@ pub(super) fn logged(object: &Object, write: &LoggedWrite, kind: StepKind) -> St
         user: Some(user.clone()),
         claimed_by: None,
         confirmed: false,
+        also_claimed_by: Vec::new(),
         source: "writes",
     }
 }
@@ -185,6 +189,7 @@ pub(super) fn owned_by(owner: &Object) -> Step {
         user: None,
         claimed_by: None,
         confirmed: false,
+        also_claimed_by: Vec::new(),
         source: "owners",
     }
 }

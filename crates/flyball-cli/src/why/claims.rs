@@ -4,6 +4,10 @@
 //! discovered one is a witness for an object only if the API server's data agrees: the managed fields contain a write
 //! of its manager, and its service account may write the object. Then its write is shown as a confirmed claim. The
 //! chain of causes follows no claim, since nothing confirms a cause. The rules are those of the console.
+//!
+//! Evidence of a write, from the strongest to the weakest: the ledger of a named or local operator, the log of an
+//! embedded control plane, managed fields, claims. A version of an object has one writer: among several claims to it,
+//! a confirmed one beats the others, and equal ones are ambiguous, so that none of them counts as confirmed.
 
 use super::fields::Manager;
 use super::page::{Reconcile, Write, time};
@@ -18,6 +22,25 @@ pub(super) struct Recorded {
     /// The operator was merely discovered.
     pub(super) claimant: Option<Claimant>,
     pub(super) reconcile: Reconcile,
+}
+
+/// A claim to a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<'a> {
+    pub(super) recorded: &'a Recorded,
+    pub(super) claimant: &'a Claimant,
+    pub(super) write: &'a Write,
+    pub(super) is_confirmed: bool,
+}
+
+/// Chooses among the claims to one write, newest first. Returns it with the Deployments of those that are equal to it;
+/// if there are any, it is not confirmed.
+pub(super) fn choose<'a>(claims: &[Claim<'a>]) -> Option<(Claim<'a>, Vec<String>)> {
+    let has_confirmed = claims.iter().any(|claim| claim.is_confirmed);
+    let mut best = claims.iter().filter(|claim| claim.is_confirmed == has_confirmed);
+    let chosen = *best.next()?;
+    let others: Vec<String> = best.map(|claim| claim.claimant.deployment.clone()).collect();
+    Some((Claim { is_confirmed: has_confirmed && others.is_empty(), ..chosen }, others))
 }
 
 /// Returns true if the managed fields of an object contain a write of an operator with this field manager.
@@ -58,6 +81,35 @@ pub(super) fn is_confirmed(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn confirmed_claim_beats_others_and_equal_ones_are_ambiguous() {
+        let claimant = |name: &str| Claimant { deployment: name.into(), ..Claimant::default() };
+        let claimants = [claimant("a/op"), claimant("b/op"), claimant("c/op")];
+        let recorded =
+            Recorded { operator: "op".into(), manager: "op".into(), claimant: None, reconcile: Reconcile::default() };
+        let write = Write::default();
+        let check = |confirmed: &[bool], expected: Option<(&str, bool, &[&str])>| {
+            let claims = claimants.iter().zip(confirmed).map(|(claimant, is_confirmed)| Claim {
+                recorded: &recorded,
+                claimant,
+                write: &write,
+                is_confirmed: *is_confirmed,
+            });
+            let chosen = choose(&claims.collect::<Vec<_>>());
+            let chosen = chosen.map(|(claim, others)| (claim.claimant.deployment.clone(), claim.is_confirmed, others));
+            let expected = expected.map(|(name, is_confirmed, others)| {
+                (name.to_owned(), is_confirmed, others.iter().map(ToString::to_string).collect())
+            });
+            assert_eq!(chosen, expected, "{confirmed:?}");
+        };
+        check(&[], None);
+        check(&[true], Some(("a/op", true, &[])));
+        check(&[false], Some(("a/op", false, &[])));
+        check(&[false, true], Some(("b/op", true, &[])));
+        check(&[true, false, true], Some(("a/op", false, &["c/op"])));
+        check(&[false, false], Some(("a/op", false, &["b/op"])));
+    }
 
     #[test]
     fn writes_of_discovered_operators_are_facts_only_if_the_api_server_agrees() {

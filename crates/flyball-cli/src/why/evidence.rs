@@ -11,6 +11,9 @@ use flyball_console::{LoggedWrite, is_manager};
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 use serde_json::Value;
 
+/// Limit of claims to one write.
+const MAX_CLAIMS: usize = 8;
+
 /// The point of an object's history whose origin is searched.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moment {
@@ -93,6 +96,21 @@ impl<'a> Search<'a> {
             return self.writes(reconciles).find(|(_, write)| write.after.as_ref() == Some(version));
         }
         self.writes(reconciles).filter(is_earlier).find(|(recorded, write)| self.explains(recorded, write))
+    }
+
+    /// Finds the claims to one write: that of [`write_of`](Self::write_of), and those of other claimants to the same
+    /// version of the object.
+    pub(super) fn claims_of<'r>(&self, claims: &'r [Recorded]) -> Vec<(&'r Recorded, &'r Write)> {
+        let Some((recorded, write)) = self.write_of(claims) else { return Vec::new() };
+        let mut found = vec![(recorded, write)];
+        let rivals = self.writes(claims).filter(|(_, other)| write.after.is_some() && other.after == write.after);
+        for (recorded, write) in rivals {
+            let is_known = found.iter().any(|(known, _)| known.claimant == recorded.claimant);
+            if !is_known && found.len() < MAX_CLAIMS {
+                found.push((recorded, write));
+            }
+        }
+        found
     }
 
     fn writes<'r>(&self, reconciles: &'r [Recorded]) -> impl Iterator<Item = (&'r Recorded, &'r Write)> {
@@ -214,6 +232,7 @@ fn is_deletion(write: &LoggedWrite) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flyball_console::Claimant;
     use serde_json::{from_value, json};
 
     fn at(second: u32) -> String {
@@ -312,6 +331,26 @@ mod tests {
         assert_eq!(find(&live, &read(19), None, &facts, None), "later");
         assert_eq!(find(&live, &read(20), None, &facts, None), "ledger op 20");
         assert_eq!(find(&deployment(json!([])), &Moment::default(), None, &[], None), "missing");
+    }
+
+    #[test]
+    fn claims_to_one_version_are_found_together() {
+        let live = deployment(json!([]));
+        let claim = |name: &str, after: &str| Recorded {
+            claimant: Some(Claimant { deployment: name.into(), ..Claimant::default() }),
+            ..fact(name, &live, json!({"verb": "apply", "after": after, "before": "3"}))
+        };
+        let names = |moment: &Moment, claims: &[Recorded]| {
+            let object = Object::of(&live);
+            let search = Search { live: &live, object: &object, moment, path: None, managers: &[] };
+            search.claims_of(claims).into_iter().map(|(found, _)| found.operator.clone()).collect::<Vec<_>>()
+        };
+        let claims = [claim("a", "7"), claim("b", "7"), claim("b", "7"), claim("c", "6")];
+        assert_eq!(names(&Moment::default(), &claims), ["a", "b"]);
+        assert_eq!(names(&read(6), &claims), ["c"]);
+        assert_eq!(names(&Moment::default(), &[]), [""; 0]);
+        let many: Vec<Recorded> = (0..20).map(|number| claim(&format!("op-{number}"), "7")).collect();
+        assert_eq!(names(&Moment::default(), &many).len(), MAX_CLAIMS);
     }
 
     #[test]

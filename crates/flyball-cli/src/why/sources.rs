@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Field, Question, Source, Step, StepKind};
 use super::chain;
-use super::claims::{self, Recorded};
+use super::claims::{self, Claim, Recorded};
 use super::evidence::{self, Evidence, Moment, Search};
 use super::fields::{self, Segment};
 use super::operators::{Operator, OperatorArgs, Operators};
@@ -207,15 +207,23 @@ impl Investigation<'_> {
 
     /// Adds what a discovered operator says about a write and its cause.
     async fn add_claim(&mut self, claims: &[Recorded], search: &Search<'_>, log: Option<&[LoggedWrite]>) {
-        let Some((recorded, write)) = search.write_of(claims) else { return };
-        let Some(claimant) = &recorded.claimant else { return };
-        let managers = fields::managers(search.live, None);
-        let managers = (!self.operators.share_manager(&recorded.manager, claimant)).then_some(&*managers);
-        let confirmed = claims::is_confirmed(recorded, claimant, write, managers, log)
-            && self.may_write(claimant, search.object, &write.subresource).await == Some(true);
-        let claimed_by = Some(claimant.deployment.clone());
-        self.answer.chain.push(Step { claimed_by, confirmed, ..chain::write(recorded, write) });
-        self.answer.chain.extend(chain::main_cause(&recorded.reconcile).map(|cause| chain::caused_by(recorded, cause)));
+        let (managers, mut found) = (fields::managers(search.live, None), Vec::new());
+        for (recorded, write) in search.claims_of(claims) {
+            let Some(claimant) = &recorded.claimant else { continue };
+            let managers = (!self.operators.share_manager(&recorded.manager, claimant)).then_some(&*managers);
+            let is_confirmed = claims::is_confirmed(recorded, claimant, write, managers, log)
+                && self.may_write(claimant, search.object, &write.subresource).await == Some(true);
+            found.push(Claim { recorded, claimant, write, is_confirmed });
+        }
+        let Some((Claim { recorded, claimant, write, is_confirmed }, others)) = claims::choose(&found) else { return };
+        let cause = chain::main_cause(&recorded.reconcile).filter(|_| others.is_empty());
+        self.answer.chain.push(Step {
+            claimed_by: Some(claimant.deployment.clone()),
+            confirmed: is_confirmed,
+            also_claimed_by: others,
+            ..chain::write(recorded, write)
+        });
+        self.answer.chain.extend(cause.map(|cause| chain::caused_by(recorded, cause)));
     }
 
     /// Returns the Deployment of an operator whose page about an object is a claim.

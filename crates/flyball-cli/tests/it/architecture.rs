@@ -5,6 +5,7 @@ use flyball_architecture::Sources;
 /// The layers from the ground up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("allocator", &[]),
+    ("duration", &[]),
     ("error", &[]),
     ("render", &["error"]),
     ("files", &["error", "render"]),
@@ -14,12 +15,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("project", &["cluster", "error", "files", "render"]),
     ("image", &["error", "files", "operator", "render", "web"]),
     ("chart", &["error", "files", "image", "render", "web"]),
-    ("catalog", &["error", "image", "web"]),
+    ("catalog", &["error", "files", "image", "web"]),
     ("bundle", &["cluster", "error", "files", "operator"]),
     ("scorecard", &["cluster", "error", "operator"]),
     ("testing", &["error", "render", "scorecard"]),
     ("cases", &["cluster", "error", "files", "operator"]),
-    ("explore", &["cluster", "error", "files", "operator"]),
+    ("explore", &["cluster", "duration", "error", "files", "operator"]),
     ("why", &["cluster", "error", "operator", "render"]),
     (
         "commands",
@@ -30,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "catalog",
             "chart",
             "cluster",
+            "duration",
             "error",
             "explore",
             "files",

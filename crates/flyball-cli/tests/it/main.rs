@@ -23,6 +23,7 @@ mod nodes;
 mod objects;
 mod olm;
 mod olm_absence;
+mod olm_definitions;
 mod olm_users;
 mod operators;
 mod plugins;
@@ -103,6 +104,12 @@ impl CommandOutput {
     #[track_caller]
     fn usage(&self) {
         assert_eq!(self.code, Some(2), "{self:?}");
+    }
+
+    #[track_caller]
+    fn usage_with(&self, words: &[&str]) {
+        self.usage();
+        assert!(words.iter().all(|word| self.err.contains(word)), "{self:?}");
     }
 
     #[track_caller]

@@ -335,8 +335,20 @@ fn installation_beside_olm_is_refused() {
         .fails_with(&["OLM runs in the cluster: Deployment default/olm-operator", "kubectl scale deployment"]);
     home.run(&["olm", "status"]).fails_with(&["the lifecycle manager is not installed"]);
     olm["spec"]["replicas"] = 0.into();
-    apply(&home, &[olm]);
+    apply(&home, std::slice::from_ref(&olm));
     home.run(&["olm", "install", "--quiet"]).ok();
+    home.run(&["olm", "status", "--quiet"]).ok();
+
+    // It was started again.
+    olm["spec"]["replicas"] = 1.into();
+    apply(&home, &[olm]);
+    let status = home.run(&["olm", "status"]);
+    let problem = "original OLM (Deployment default/olm-operator): it also runs: two managers install and remove";
+    let remedy = "kubectl scale deployment -n default olm-operator catalog-operator --replicas 0";
+    assert!(status.code == Some(1) && status.out.contains(problem) && status.out.contains(remedy), "{status:?}");
+    let status = json_of(&home.run(&["olm", "status", "-o", "json"]));
+    assert_eq!(status["original"]["deployments"], json!(["default/olm-operator"]));
+    assert_eq!((&status["healthy"], &status["manager"]["kind"]), (&false.into(), &"process".into()));
 }
 
 #[test]

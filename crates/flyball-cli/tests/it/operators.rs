@@ -1,4 +1,4 @@
-//! `flyball describe`, `flyball crd` and `flyball trace`.
+//! `flyball describe`, `flyball crd` and `flyball why --timeline`.
 
 use crate::Home;
 use flyball::{LeaderElection, Operator};
@@ -128,8 +128,8 @@ fn objects_in_old_versions_are_migrated() {
 }
 
 #[test]
-fn trace_shows_all_effects_of_an_object() {
-    let home = Home::new("trace");
+fn timeline_shows_all_effects_of_an_object() {
+    let home = Home::new("timeline");
     home.run(&["cluster", "up", "--quiet"]).ok();
     on_cluster(&home, async |client| {
         let template =
@@ -144,18 +144,20 @@ fn trace_shows_all_effects_of_an_object() {
         let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
         maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
     });
-    let trace =
-        |object: &str| -> Value { serde_json::from_str(&home.run(&["trace", object, "-o", "json"]).ok().out).unwrap() };
+    let timeline = |object: &str| -> Value {
+        let output = home.run(&["why", object, "--timeline", "-o", "json"]).ok().out;
+        serde_json::from_str(&output).unwrap()
+    };
     let pods = |tree: &Value| {
         let sets = tree["children"].as_array().unwrap().iter().filter(|child| child["kind"] == "ReplicaSet");
         sets.flat_map(|set| set["children"].as_array().cloned().unwrap_or_default()).collect::<Vec<_>>()
     };
-    let mut tree = trace("deploy/web");
+    let mut tree = timeline("deploy/web");
     for _ in 0..100 {
         if pods(&tree).len() == 2 {
             break;
         }
-        tree = trace("deploy/web");
+        tree = timeline("deploy/web");
     }
     assert_eq!(pods(&tree).len(), 2, "{tree:#}");
     assert!(tree["children"].as_array().unwrap().iter().any(|child| child["kind"] == "ConfigMap"));
@@ -165,12 +167,15 @@ fn trace_shows_all_effects_of_an_object() {
 
     // From a pod, only the path up to the first cause is shown.
     let pod = pods(&tree)[0]["name"].as_str().unwrap().to_owned();
-    let chain = trace(&format!("pod/{pod}"));
+    let chain = timeline(&format!("pod/{pod}"));
     assert_eq!((&chain["kind"], pods(&chain).len()), (&json!("Deployment"), 1));
-    let output = home.run(&["trace", "deployment/web"]).ok().out;
+    let output = home.run(&["why", "deployment/web", "--timeline"]).ok().out;
     assert!(output.starts_with("Deployment/web") && output.contains("└─ "), "{output}");
-    assert!(home.run(&["trace", "deployment", "web"]).ok().out.starts_with("Deployment/web"));
-    home.run(&["trace", "gadget/web"]).fails_with(&["no kind \"gadget\""]);
-    home.run(&["trace", "deployment/none"]).fails_with(&["none"]);
-    home.run(&["trace", "web"]).fails_with(&["does not name an object", "kind/name"]);
+    assert!(home.run(&["why", "deployment", "web", "--timeline"]).ok().out.starts_with("Deployment/web"));
+    home.run(&["why", "gadget/web", "--timeline"]).fails_with(&["no kind \"gadget\""]);
+    home.run(&["why", "deployment/none", "--timeline"]).fails_with(&["none"]);
+    home.run(&["why", "web", "--timeline"]).usage_with(&["does not name an object", "kind/name"]);
+    home.run(&["why", "deployment/web", "spec.replicas", "--timeline"]).usage_with(&["--timeline is about an object"]);
+    home.run(&["why", "deployment/web", "--timeline", "--not"]).usage_with(&["--not"]);
+    home.run(&["trace", "deployment/web"]).usage_with(&["no such command", "flyball why deployment/web --timeline"]);
 }

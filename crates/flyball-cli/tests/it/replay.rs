@@ -113,6 +113,12 @@ fn recorded_writes_are_listed() {
     assert_eq!(shown, expected, "{}", list.out);
     assert_eq!([rows[1][0], rows[2][0]], [first.to_string(), second.to_string()]);
     assert!(list.err.contains("3 of ") && list.err.contains("it ends with the cluster"), "{list:?}");
+    for name in ["cm/a", "CM/a", "ConfigMap/a"] {
+        let same = home.run(&["replay", "past", "--object", name, "-n", "default"]).ok();
+        assert_eq!(same.out, list.out, "{name}");
+    }
+    home.run(&["replay", "past", "--object", "cn/a"]).fails_with(&["no write of a resource \"cn\"", "configmaps"]);
+    home.run(&["replay", "past", "--object", "cronjob"]).fails_with(&["no write of a resource \"cronjob\""]);
 
     let page =
         json(home.run(&["replay", "past", "-o", "json", "--user", "kubernetes-admin", "--object", "configmaps"]));

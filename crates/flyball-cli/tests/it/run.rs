@@ -64,6 +64,36 @@ fn operator_gets_other_ports_if_the_default_ones_are_in_use() {
 }
 
 #[test]
+fn operators_that_start_at_once_get_different_ports() {
+    let home = Home::new("run-ports-at-once");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let program = home.0.join("op");
+    // It has not bound its ports yet.
+    let script = "#!/bin/sh\ncase $1 in\nmanifests) echo '{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": []}';;\n\
+                  run) touch started; exec sleep 600;;\nesac\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let first = home.spawn(&["run", "--program=./op"]);
+    wait_for(&home.0.join("started"));
+    let second = for_a_while(home.spawn(&["run", "--program=./op"])).ok();
+    let first = for_a_while(first).ok();
+    for message in ["127.0.0.1:8080 is in use: metrics are at", "127.0.0.1:8081 is in use: health is at"] {
+        assert!(second.out.contains(message), "{first:?} {second:?}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
+fn wait_for(file: &Path) {
+    for _ in 0..1000 {
+        if file.exists() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{} is not created", file.display());
+}
+
+#[test]
 fn failing_description_has_a_fitting_hint() {
     let home = Home::new("run-hint");
     let cases = [

@@ -183,7 +183,8 @@ fn text_of_others_is_a_part_of_a_line_at_terminals_and_in_pipes() {
         "sourceNamespace": "default"}});
     subscription["metadata"]["annotations"] = json!({"olm.flyball.dev/versions": hostile});
     apply(subscription);
-    for line in ["why configmap/a", "why configmap/a --not", "trace configmap/a", "olm why memo", "olm status"] {
+    for line in ["why configmap/a", "why configmap/a --not", "why configmap/a --timeline", "olm why memo", "olm status"]
+    {
         let words: Vec<&str> = line.split(' ').collect();
         for output in [home.run(&words).out, home.type_to(line, "").out] {
             let foreign = ["\u{1b}[35m", "\nnode/n", "\u{9b}", "\u{202e}", "\u{200f}", "\u{61c}"];

@@ -295,7 +295,7 @@ async fn manage(
     let (active, _, terminating) = counts::running(pods);
     let desired = if is_decided(job.status.as_ref()) { 0 } else { counts::desired(spec, counts, active) };
     if active > desired {
-        let mut victims: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
+        let mut victims: Vec<&Pod> = pods.iter().filter(|pod| is_active(pod)).collect();
         pods::sort_for_deletion(&mut victims, cx.now(), |_| 0);
         let excess = usize::try_from(active - desired).unwrap_or(0).min(pods::BURST);
         for pod in &victims[..excess] {

@@ -15,7 +15,7 @@ use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStat
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kinds::{DesiredPods, Replicates};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -76,27 +76,32 @@ async fn manage<K: Replicates>(
     events: &Events,
     cx: &Context<K>,
 ) -> Result<bool> {
-    let mut active: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
-    if active.len() < desired.replicas {
-        let (missing, pod) = (desired.replicas - active.len(), pods::from_template(&desired.template, set));
+    let mut active: Vec<&Pod> = pods.iter().filter(|pod| is_active(pod)).collect();
+    let missing = desired.replicas.saturating_sub(active.len());
+    if missing > 0 {
+        let pod = pods::from_template(&desired.template, set);
         let (created, result) = pods::create(set, missing, |_| Cow::Borrowed(&pod), events, cx).await;
         pods.extend(created);
         return result.map(|()| missing > BURST).map_err(|error| error.context("FailedCreate"));
     }
-    let mut crowds: BTreeMap<String, usize> = BTreeMap::new();
-    for node in active.iter().filter_map(pods::node) {
-        *crowds.entry(node.to_owned()).or_default() += 1;
+    let excess = active.len() - desired.replicas;
+    if excess == 0 {
+        return Ok(false);
+    }
+    let mut crowds: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in active.iter().filter_map(|pod| pods::node(pod)) {
+        *crowds.entry(node).or_default() += 1;
     }
     let crowd = |pod: &Pod| pods::node(pod).and_then(|node| crowds.get(node)).copied().unwrap_or(0);
-    let excess = active.len() - desired.replicas;
     pods::sort_for_deletion(&mut active, cx.now(), crowd);
-    let mut result = Ok(excess > BURST);
+    let (mut deleted, mut result) = (BTreeSet::new(), Ok(excess > BURST));
     for pod in &active[..excess.min(BURST)] {
         match pods::delete(set, pod, events, cx).await {
-            Ok(()) => pods.retain(|other| other.metadata.uid != pod.metadata.uid),
+            Ok(()) => drop(deleted.insert(pod.metadata.uid.clone())),
             Err(error) => result = result.and(Err(error.context("FailedDelete"))),
         }
     }
+    pods.retain(|pod| !deleted.contains(&pod.metadata.uid));
     result
 }
 

@@ -4,7 +4,7 @@ use super::foreign::WriteTarget;
 use super::requests::{Crash, Log};
 use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Program, Trace, User, simulated_clock};
 use flyball::webhook::Webhooks;
-use flyball_core::{Clock, Rng};
+use flyball_core::{Clock, Rng, service_account};
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -108,8 +108,9 @@ impl Target {
 
     /// Returns a client with the service account of an operator, whose requests are counted.
     pub(super) fn operator(&self, namespace: &str, account: &str, log: &Log) -> Client {
-        let name = format!("system:serviceaccount:{namespace}:{account}");
-        let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
+        let name = service_account::user_name(namespace, account);
+        let [all, own] = service_account::group_names(namespace);
+        let groups = [&*all, &*own, "system:authenticated"];
         let client = match self {
             Self::Own { cluster, trace, faults, rng, .. } => {
                 let user = User::new(&name, &groups);

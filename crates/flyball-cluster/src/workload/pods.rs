@@ -129,7 +129,7 @@ pub(crate) fn reason(error: &flyball::Error) -> String {
 }
 
 /// Sorts pods by their order of deletion. `crowd` returns the number of the owner's pods on a pod's node.
-pub(crate) fn sort_for_deletion(pods: &mut [Pod], now: Timestamp, crowd: impl Fn(&Pod) -> usize) {
+pub(crate) fn sort_for_deletion(pods: &mut [&Pod], now: Timestamp, crowd: impl Fn(&Pod) -> usize) {
     let phases = |pod: &Pod| match phase(pod) {
         "Running" => 2,
         "Unknown" => 1,

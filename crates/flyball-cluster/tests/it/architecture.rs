@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 /// The layers from the ground up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("client", &[]),
+    ("event_expiry", &[]),
     ("metrics", &[]),
     ("workload", &[]),
     ("node", &["workload"]),
     ("scheduler", &["workload"]),
     ("controllers", &["client", "metrics", "node", "scheduler", "workload"]),
-    ("cluster", &["client", "controllers", "metrics", "node"]),
+    ("cluster", &["client", "controllers", "event_expiry", "metrics", "node"]),
     ("endpoint", &["cluster"]),
     ("inventory", &[]),
     ("simulation", &["cluster"]),

@@ -13,6 +13,7 @@ mod daemon_sets;
 mod determinism;
 mod durable;
 mod dynamic_kinds;
+mod events;
 mod expectations;
 mod extremes;
 mod fairness;

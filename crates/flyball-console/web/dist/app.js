@@ -72,7 +72,7 @@ ${v}${b.reconcile?"":` by ${b.by||"unknown"}`}`}</title>
             <rect width=${et.width} height=${et.height} rx=${b.reconcile?23:5} />
             <text x="14" y="19" class="first">${ka(C,22)}</text><text x="14" y="35" class="second">${ka(v,25)}</text></g>`})}
       </g>
-    </svg></div>`}function xa({rest:e}){Pt();let t=e[0]??"",[n,s]=Z(""),[l,o]=Z(""),{value:i,error:c}=At(`/api/causality?${new URLSearchParams({...t&&{id:t},...n&&{burst:n}})}`,3e3),f=De(null);i&&(f.current=i);let d=i??f.current,m=d?.burst,g=k=>`${k.object.kind}/${on(k.object)}/${k.version??""}/${k.id??""}`,_=m?m.nodes.findIndex(k=>g(k)===l):-1,$=m?.nodes[_],b=$?.id&&d.reconciles[$.id],w=k=>_t(k.object,k.id);return u`<section class="view causes" aria-label="Causes">
+    </svg></div>`}function xa({rest:e}){Pt();let t=e[0]??"",[n,s]=Z(""),[l,o]=Z(""),{value:i,error:c}=At(`/api/causality?${new URLSearchParams({...t&&{id:t},...n&&{burst:n}})}`,3e3),f=De(null);i&&(f.current=i);let d=i??f.current,m=d?.burst,g=k=>`${k.object.kind}/${on(k.object)}/${k.version??""}/${k.operator??""}/${k.id??""}`,_=m?m.nodes.findIndex(k=>g(k)===l):-1,$=m?.nodes[_],b=$?.id&&d.reconciles[`${$.operator}/${$.id}`],w=k=>_t(k.object,k.id);return u`<section class="view causes" aria-label="Causes">
     <header class="bar"><h1>Causes</h1>
       ${d?.object?u`<span>of <${at} object=${d.object} /></span><a class="button" href=${Ht("causes")}>All</a>`:u`<span class="faint">bursts of changes in the last 15 minutes</span>`}
       <span class="grow"></span>
@@ -124,7 +124,7 @@ ${v}${b.reconcile?"":` by ${b.by||"unknown"}`}`}</title>
     <span class=${`title ${e.tone}`}><bdi>${e.title}</bdi>${e.object?u` <${at} object=${e.object} namespace=${t} />`:null}</span>
     <bdi class="by">${e.by}</bdi>
     <span class="took">${e.took==null?"":oe(e.took)}</span>
-  </div>`}var vf={observed:"observed by this console",ledger:"ledger of the operator",claim:"claim of an operator that was merely found",managedFields:"managed fields: the last write of this manager",metadata:"metadata",conditions:"condition of the object",events:"event"};function wf({entry:e,answer:t}){if(!e)return u`<div class="empty">Select an entry: arrow keys, or a click.</div>`;let n=e.reconcile&&t.reconciles[e.reconcile],s=e.version?u`<dt>Version</dt><dd class="version">v${e.version}</dd>`:null;return u`<div class="details" tabIndex="0" role="region" aria-label="Details of the entry">
+  </div>`}var vf={observed:"observed by this console",ledger:"ledger of the operator",claim:"claim of an operator that was merely found",managedFields:"managed fields: the last write of this manager",metadata:"metadata",conditions:"condition of the object",events:"event"};function wf({entry:e,answer:t}){if(!e)return u`<div class="empty">Select an entry: arrow keys, or a click.</div>`;let n=e.reconcile&&t.reconciles[`${e.operator}/${e.reconcile}`],s=e.version?u`<dt>Version</dt><dd class="version">v${e.version}</dd>`:null;return u`<div class="details" tabIndex="0" role="region" aria-label="Details of the entry">
     ${e.lane==="reconciles"&&n?null:u`<h3><bdi>${e.title}</bdi> ${e.object?u`<button class="link" onClick=${()=>_t(e.object)}><${at} object=${e.object} /></button>`:null}</h3>
       ${e.detail?u`<p><bdi>${e.detail}</bdi></p>`:null}
       <dl class="facts"><dt>Time</dt><dd>${Oe(e.time)} <span class="faint">${Le(Ce(e.time))} ago</span></dd>

@@ -110,10 +110,10 @@ export function Causes({ rest }) {
   if (answer) held.current = answer;
   const shown = answer ?? held.current;
   const drawing = shown?.burst;
-  const keyOf = (item) => `${item.object.kind}/${objectName(item.object)}/${item.version ?? ''}/${item.id ?? ''}`;
+  const keyOf = (item) => `${item.object.kind}/${objectName(item.object)}/${item.version ?? ''}/${item.operator ?? ''}/${item.id ?? ''}`;
   const selected = drawing ? drawing.nodes.findIndex((item) => keyOf(item) === node) : -1;
   const chosen = drawing?.nodes[selected];
-  const known = chosen?.id && shown.reconciles[chosen.id];
+  const known = chosen?.id && shown.reconciles[`${chosen.operator}/${chosen.id}`];
   const open = (item) => goToObject(item.object, item.id);
   return html`<section class="view causes" aria-label="Causes">
     <header class="bar"><h1>Causes</h1>

@@ -80,7 +80,7 @@ const SOURCES = {
 
 function Details({ entry, answer }) {
   if (!entry) return html`<div class="empty">Select an entry: arrow keys, or a click.</div>`;
-  const known = entry.reconcile && answer.reconciles[entry.reconcile];
+  const known = entry.reconcile && answer.reconciles[`${entry.operator}/${entry.reconcile}`];
   const versions = entry.version ? html`<dt>Version</dt><dd class="version">v${entry.version}</dd>` : null;
   return html`<div class="details" tabIndex="0" role="region" aria-label="Details of the entry">
     ${entry.lane === 'reconciles' && known ? null : html`<h3><bdi>${entry.title}</bdi> ${entry.object ? html`<button class="link" onClick=${() => goToObject(entry.object)}><${ObjectName} object=${entry.object} /></button>` : null}</h3>

@@ -46,6 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("report", &["cost", "history", "hub", "oracle", "run", "schedule", "site"]),
     ("trial", &["hub", "run", "scenario", "schedule", "stage"]),
     ("exploration", &["evaluate", "fault", "oracle", "report", "schedule", "search", "shrink"]),
+    ("progress_file", &["exploration"]),
     (
         "explorer",
         &[
@@ -57,6 +58,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "external",
             "oracle",
             "process",
+            "progress_file",
             "report",
             "run",
             "scenario",

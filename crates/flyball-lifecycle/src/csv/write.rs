@@ -8,6 +8,7 @@ use crate::api::{ClusterServiceVersion, OperatorGroup};
 use crate::install::Definition;
 use crate::patch::{merge_patch, object};
 use flyball::{Children, Context, Error, Kind, ObjectKey, Result};
+use flyball_core::service_account;
 use http::Request;
 use http::header::CONTENT_TYPE;
 use kube::ResourceExt;
@@ -37,7 +38,7 @@ impl Identity {
         let known = group.status.service_account_ref.as_ref().and_then(|reference| reference.name.as_ref());
         match known == Some(name) {
             true => {
-                let user = format!("system:serviceaccount:{namespace}:{name}");
+                let user = service_account::user_name(&namespace, name);
                 Ok(Self { user: Some(user), ..Self::default() })
             }
             false => Err(format!("service account {name} of OperatorGroup {} does not exist", group.name_any())),

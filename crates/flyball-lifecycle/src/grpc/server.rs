@@ -3,7 +3,7 @@
 use super::MAX_MESSAGE_BYTES;
 use super::frame::{Code, Frames, GrpcError};
 use super::service::{Messages, Service};
-use crate::connections::{self, OpenResponses, Peers, WriteTimeout};
+use crate::connections::{self, OpenResponses, Peers};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
@@ -70,7 +70,7 @@ async fn serve_connection(service: Service, stream: TcpStream) {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(MAX_STREAMS)
-        .serve_connection(TokioIo::new(WriteTimeout::new(stream)), respond);
+        .serve_connection(TokioIo::new(connections::limit_writes(stream)), respond);
     if let Some(Err(error)) = connections::drive(served, &first_call, &open_responses).await {
         tracing::debug!(%error, "a client of the catalog disconnected");
     }

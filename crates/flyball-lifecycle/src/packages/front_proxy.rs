@@ -6,7 +6,7 @@
 
 use super::api::{PackageServer, status};
 use super::watch::{self, Body};
-use crate::connections::{self, OpenResponses, Peer, Peers, TrackedBody, WriteTimeout};
+use crate::connections::{self, OpenResponses, Peer, Peers, TrackedBody};
 use flyball_core::Status;
 use flyball_tls::{ConfigError, Identity};
 use http::{Request, Response};
@@ -131,9 +131,8 @@ async fn serve_connection(
     peer: Peer,
     stream: TcpStream,
 ) {
-    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(WriteTimeout::new(stream))).await else {
-        return;
-    };
+    let stream = connections::limit_writes(stream);
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
     let certificates = stream.get_ref().1.peer_certificates();
     let is_trusted = certificates.and_then(<[_]>::first).is_some_and(|certificate| proxy.allows(certificate));
     // The API server may have many connections, which no other client ends.

@@ -1,6 +1,8 @@
 //! The number of open watches, by user.
 
+use flyball_core::service_account;
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,20 +27,21 @@ impl OpenWatches {
     pub(super) fn open(&self, user: &str) -> Option<OpenWatch> {
         let user = owner_of(user);
         let mut users = self.0.lock();
-        let own = users.get(user).copied().unwrap_or_default();
+        let own = users.get(&*user).copied().unwrap_or_default();
         if own >= MAX_OF_USER || users.values().sum::<usize>() >= MAX_WATCHES {
             return None;
         }
-        users.insert(user.to_owned(), own + 1);
-        Some(OpenWatch { all: self.clone(), user: user.to_owned() })
+        let user = user.into_owned();
+        users.insert(user.clone(), own + 1);
+        Some(OpenWatch { all: self.clone(), user })
     }
 }
 
-/// Returns the user, or the namespace of a service account.
-fn owner_of(user: &str) -> &str {
-    match user.starts_with("system:serviceaccount:") {
-        true => user.rsplit_once(':').map_or(user, |(namespace, _)| namespace),
-        false => user,
+/// Returns the user, or the group of a namespace's service accounts.
+fn owner_of(user: &str) -> Cow<'_, str> {
+    match service_account::split_user_name(user) {
+        Some((namespace, _)) => service_account::group_name(namespace).into(),
+        None => user.into(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::resources::Resource;
 use crate::csv::PLAN_MANAGER as MANAGER;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Builder;
 use http::{Method, Request};
 use kube::core::Status;
@@ -10,6 +10,8 @@ use serde_json::Value;
 
 /// The header that makes a request one of another user.
 const IMPERSONATE: &str = "Impersonate-User";
+/// The media type of an object without its spec and status.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// A sender of requests.
 pub(super) struct Actor<'c> {
@@ -36,8 +38,11 @@ impl<'c> Actor<'c> {
     }
 
     async fn read(&self, path: &str) -> kube::Result<Value> {
-        let request = self.request(Method::GET, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        self.client.request(request).await
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    async fn send(&self, request: Builder) -> kube::Result<Value> {
+        self.client.request(request.body(Vec::new()).map_err(kube::Error::HttpError)?).await
     }
 
     /// Returns an object.
@@ -48,11 +53,13 @@ impl<'c> Actor<'c> {
         }
     }
 
-    /// Returns an object; `None` only if the API server answers that this object does not exist. An API server that
-    /// does not know the kind also answers 404, without the name of an object.
-    pub(super) async fn find(&self, path: &str) -> kube::Result<Option<Value>> {
+    /// Returns an object, or its metadata; `None` only if the API server answers that this object does not exist. An
+    /// API server that does not know the kind also answers 404, without the name of an object.
+    pub(super) async fn find(&self, path: &str, only_metadata: bool) -> kube::Result<Option<Value>> {
         let is_named = |status: &Status| status.details.as_ref().is_some_and(|details| !details.name.is_empty());
-        match self.read(path).await {
+        let request = self.request(Method::GET, path);
+        let request = if only_metadata { request.header(ACCEPT, METADATA) } else { request };
+        match self.send(request).await {
             Err(kube::Error::Api(status)) if status.is_not_found() && is_named(&status) => Ok(None),
             read => read.map(Some),
         }

@@ -58,13 +58,13 @@ impl Execution<'_> {
         let mut order: Vec<usize> = (0..steps.len()).collect();
         // The sort is stable: the order of the plan otherwise.
         order.sort_by_key(|index| rank(&steps[*index]));
+        let mut requesters = Requesters::read(self.plan, self.members, self.manager, self.cx).await?;
         for index in order {
-            let step = &steps[index];
-            let requesters = Requesters::read(self.plan, self.members, self.manager).await?;
+            let owners = requesters.confirm(&steps[index], self.manager).await?;
             if requesters.are_gone() {
                 return Ok(false);
             }
-            self.statuses[index] = match requesters.of(step) {
+            self.statuses[index] = match owners {
                 Some(owners) => self.step(index, owners).await?,
                 None => StepStatus::NotCreated,
             };

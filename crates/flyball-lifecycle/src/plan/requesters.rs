@@ -2,39 +2,46 @@
 //!
 //! A plan belongs to all Subscriptions that were resolved together, and stays while one of them exists. A step is
 //! executed only while its own Subscription exists, as the API server has it: caches lag behind, and an operator that
-//! is being uninstalled must not be created again. The Subscription can also be deleted between this check and the
-//! write. So the ClusterServiceVersions and Subscriptions that a plan creates belong to their requesters until all
-//! steps are executed: the garbage collector of Kubernetes deletes them if their requesters are gone, also after a
-//! crash of the manager. After the last step they belong to nobody, as in OLM.
+//! is being uninstalled must not be created again. The cache only tells which owners request a step. One of them is
+//! read before the step, and only its metadata: the cost of a plan must not depend on the number and the size of the
+//! other Subscriptions in its namespace, which their users choose. The Subscription can also be deleted between this
+//! check and the write. So the ClusterServiceVersions and Subscriptions that a plan creates belong to their requesters
+//! until all steps are executed: the garbage collector of Kubernetes deletes them if their requesters are gone, also
+//! after a crash of the manager. After the last step they belong to nobody, as in OLM.
 
 use super::actor::{Actor, encoded, message_of};
 use super::error::ExecutionError;
 use super::members::Members;
-use crate::api::{ClusterExtension, GROUP, InstallPlan, Step, is_extension, is_requester, is_subscription};
+use crate::api::{ClusterExtension, GROUP, InstallPlan, Step, Subscription, is_requester, is_subscription};
+use flyball::Context;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Attempts to release an object that others change at the same time. The plan is executed again after the last one.
 const ATTEMPTS: usize = 5;
 
-/// An owner of a plan that exists.
+/// An owner of a plan that is not known to be gone.
 struct Requester<'p> {
     owner: &'p OwnerReference,
     /// The package and the current ClusterServiceVersion of a Subscription; others request the whole plan.
-    requests: Option<(String, String)>,
+    requests: Option<Request>,
 }
 
-/// The owners of a plan that exist.
+/// The package and the current ClusterServiceVersion of a Subscription.
+type Request = (String, String);
+
+/// The owners of a plan that are not known to be gone.
 pub(super) struct Requesters<'p> {
     plan: &'p InstallPlan,
     members: &'p Members,
+    namespace: String,
     alive: Vec<Requester<'p>>,
 }
 
 impl<'p> Requesters<'p> {
-    /// Reads the owners of a plan from the API server.
+    /// Returns the owners of a plan. Subscriptions that the cache does not contain are read from the API server.
     ///
     /// # Errors
     ///
@@ -43,43 +50,53 @@ impl<'p> Requesters<'p> {
         plan: &'p InstallPlan,
         members: &'p Members,
         manager: &Actor<'_>,
+        cx: &Context<InstallPlan>,
     ) -> Result<Self, ExecutionError> {
-        let owners = plan.owner_references();
-        let subscriptions = match owners.iter().any(is_subscription) {
-            true => subscriptions(&plan.namespace().unwrap_or_default(), manager).await?,
-            false => Vec::new(),
-        };
+        let namespace = plan.namespace().unwrap_or_default();
+        let (owners, mut known) = (plan.owner_references(), BTreeSet::new());
+        let mut requests = cached(&namespace, owners, cx).await?;
         let mut alive = Vec::new();
-        for owner in owners {
-            let is_it = |object: &&Value| object["metadata"]["uid"] == owner.uid.as_str() && !is_being_deleted(object);
-            if is_subscription(owner) {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let requests =
-                    |found: &Value| Some((text(&found["spec"]["name"]), text(&found["status"]["currentCSV"])));
-                let found = subscriptions.iter().find(is_it);
-                alive.extend(found.map(|found| Requester { owner, requests: requests(found) }));
-            } else if is_extension(owner) {
-                // The version of the reference is text of whoever wrote it.
-                let path = format!("{}/{}", ClusterExtension::url_path(&(), None), encoded(&owner.name));
-                let found = manager.find(&path).await.map_err(|error| {
-                    ExecutionError::new(format!("ClusterExtension {}: {}", owner.name, message_of(&error)))
-                })?;
-                alive.extend(found.as_ref().filter(is_it).map(|_| Requester { owner, requests: None }));
-            } else {
-                alive.push(Requester { owner, requests: None });
-            }
+        for owner in owners.iter().filter(|owner| known.insert(&owner.uid)) {
+            let requests = match (is_subscription(owner), requests.remove(&owner.uid)) {
+                (false, _) => None,
+                (true, Some(cached)) => Some(cached),
+                (true, None) => match find(owner, &namespace, manager, false).await? {
+                    Some(found) => Some(request(&found)),
+                    None => continue,
+                },
+            };
+            alive.push(Requester { owner, requests });
         }
-        Ok(Self { plan, members, alive })
+        Ok(Self { plan, members, namespace, alive })
     }
 
-    /// Returns true if a plan has owners, and none of them exists: the garbage collector deletes the plan.
+    /// Returns true if a plan has owners, and all of them are known to be gone: the garbage collector deletes the plan.
     pub(super) fn are_gone(&self) -> bool {
         self.alive.is_empty() && !self.plan.owner_references().is_empty()
     }
 
+    /// Returns references to the owners that request a step, after one of them was read; `None` if those that did are
+    /// gone.
+    pub(super) async fn confirm(
+        &mut self,
+        step: &Step,
+        manager: &Actor<'_>,
+    ) -> Result<Option<Vec<Value>>, ExecutionError> {
+        while let Some(requesters) = self.of(step) {
+            let Some(first) = requesters.first().copied().filter(|owner| is_requester(owner)) else {
+                return Ok(Some(references(requesters)));
+            };
+            if find(first, &self.namespace, manager, true).await?.is_some() {
+                return Ok(Some(references(requesters)));
+            }
+            self.alive.retain(|requester| requester.owner.uid != first.uid);
+        }
+        Ok(None)
+    }
+
     /// Returns the owners that request a step; `None` if those that did are gone. The garbage collector removes the
     /// references to owners that are gone, so their number tells nothing.
-    pub(super) fn of(&self, step: &Step) -> Option<Vec<Value>> {
+    fn of(&self, step: &Step) -> Option<Vec<&'p OwnerReference>> {
         let csv = step.resolving.as_str();
         if self.plan.owner_references().is_empty() {
             return Some(Vec::new());
@@ -87,12 +104,12 @@ impl<'p> Requesters<'p> {
         // A dependency goes with the operators that were planned together with it.
         let names = &self.plan.spec.cluster_service_version_names;
         let mut direct = names.iter().filter(|name| !self.members.is_dependency(name)).peekable();
-        let requesters = match self.members.is_dependency(csv) {
+        let requesters: Vec<&OwnerReference> = match self.members.is_dependency(csv) {
             false => self.requesters_of(csv),
             true if direct.peek().is_none() => self.alive.iter().map(|requester| requester.owner).collect(),
             true => direct.flat_map(|name| self.requesters_of(name)).collect(),
         };
-        (!requesters.is_empty()).then(|| references(requesters))
+        (!requesters.is_empty()).then_some(requesters)
     }
 
     /// Returns the owners that request a ClusterServiceVersion.
@@ -106,19 +123,51 @@ impl<'p> Requesters<'p> {
     }
 }
 
-/// Returns the Subscriptions of a namespace. An answer without a list is no evidence that they are gone.
-async fn subscriptions(namespace: &str, manager: &Actor<'_>) -> Result<Vec<Value>, ExecutionError> {
-    let failed = |why: &str| ExecutionError::new(format!("Subscriptions of namespace {namespace}: {why}"));
-    let path = format!("/apis/{GROUP}/v1alpha1/namespaces/{}/subscriptions", encoded(namespace));
-    let list = manager.get(&path).await.map_err(|error| failed(&message_of(&error)))?;
-    items_of(list).ok_or_else(|| failed("the API server returned no list; check that the CRD exists"))
+/// Returns what the Subscriptions among the owners request, by UID, as far as the cache contains them.
+async fn cached(
+    namespace: &str,
+    owners: &[OwnerReference],
+    cx: &Context<InstallPlan>,
+) -> Result<BTreeMap<String, Request>, ExecutionError> {
+    let uids: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
+    let of_owner = |found: Subscription| {
+        let uid = found.uid().filter(|uid| uids.contains(uid.as_str()))?;
+        Some((uid, (found.spec.package, found.status.current_csv)))
+    };
+    let found = cx.filter_map(Some(namespace), of_owner).await.map_err(|error| ExecutionError::of(&error, &[]))?;
+    Ok(found.into_iter().collect())
 }
 
-/// Returns the items of a list that was read.
-fn items_of(list: Option<Value>) -> Option<Vec<Value>> {
-    match list?["items"].take() {
-        Value::Array(items) => Some(items),
-        _ => None,
+/// Returns what a Subscription requests.
+fn request(subscription: &Value) -> Request {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&subscription["spec"]["name"]), text(&subscription["status"]["currentCSV"]))
+}
+
+/// Returns a Subscription or a ClusterExtension that owns a plan, unless it is gone or being deleted.
+async fn find(
+    owner: &OwnerReference,
+    namespace: &str,
+    manager: &Actor<'_>,
+    only_metadata: bool,
+) -> Result<Option<Value>, ExecutionError> {
+    // The version of the reference is text of whoever wrote it.
+    let path = match is_subscription(owner) {
+        true => format!("/apis/{GROUP}/v1alpha1/namespaces/{}/subscriptions", encoded(namespace)),
+        false => ClusterExtension::url_path(&(), None),
+    };
+    let path = format!("{path}/{}", encoded(&owner.name));
+    let failed = |why: &str| ExecutionError::new(format!("{} {}: {why}", owner.kind, owner.name));
+    let found = manager.find(&path, only_metadata).await.map_err(|error| failed(&message_of(&error)))?;
+    is_alive(found, &owner.uid).map_err(failed)
+}
+
+/// Returns an object with this UID, unless it is being deleted. An answer without an object is no evidence that it is
+/// gone.
+fn is_alive(found: Option<Value>, uid: &str) -> Result<Option<Value>, &'static str> {
+    match found {
+        Some(found) if !found["metadata"]["uid"].is_string() => Err("the API server returned no object"),
+        found => Ok(found.filter(|found| found["metadata"]["uid"] == uid && !is_being_deleted(found))),
     }
 }
 
@@ -180,7 +229,7 @@ pub(super) async fn release(path: &str, applied: &Value, manager: &Actor<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{StepResource, Subscription};
+    use crate::api::StepResource;
 
     fn owner(name: &str) -> OwnerReference {
         let api_version = Subscription::api_version(&()).into_owned();
@@ -216,8 +265,9 @@ mod tests {
             let alive = alive
                 .iter()
                 .map(|at| Requester { owner: &owners[*at], requests: Some((owners[*at].name.clone(), String::new())) });
-            let requesters = Requesters { plan: &plan, members: &members, alive: alive.collect() };
-            let found = requesters.of(&step("Role", csv));
+            let namespace = "test".to_owned();
+            let requesters = Requesters { plan: &plan, members: &members, namespace, alive: alive.collect() };
+            let found = requesters.of(&step("Role", csv)).map(references);
             let names = found.map(|found| found.iter().map(|of| of["name"].as_str().unwrap().to_owned()).collect());
             assert_eq!(names, expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()));
         };
@@ -231,11 +281,17 @@ mod tests {
     }
 
     #[test]
-    fn answer_without_a_list_is_no_evidence() {
-        assert_eq!(items_of(None), None);
-        assert_eq!(items_of(Some(json!({"kind": "SubscriptionList"}))), None);
-        assert_eq!(items_of(Some(json!({"items": "text"}))), None);
-        assert_eq!(items_of(Some(json!({"items": []}))), Some(Vec::new()));
+    fn answer_without_an_object_is_no_evidence() {
+        let check = |found: Option<Value>, expected: Result<bool, ()>| {
+            let alive = is_alive(found.clone(), "1").map(|found| found.is_some()).map_err(drop);
+            assert_eq!(alive, expected, "{found:?}");
+        };
+        check(None, Ok(false));
+        check(Some(json!({"metadata": {"uid": "1"}})), Ok(true));
+        check(Some(json!({"metadata": {"uid": "2"}})), Ok(false));
+        check(Some(json!({"metadata": {"uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"}})), Ok(false));
+        check(Some(json!({"kind": "SubscriptionList", "items": []})), Err(()));
+        check(Some(json!("text")), Err(()));
     }
 
     #[test]

@@ -244,6 +244,7 @@ fn bundle_that_cannot_be_unpacked_blocks() {
     let diagnosis = explain(&snapshot(&[subscribed]), "memo");
     let cause = blocking(&diagnosis)[0];
     assert_eq!((cause.severity, &*cause.message), (Severity::Blocking, "the image cannot be pulled"));
+    assert!(cause.remedy.contains("flyball olm pin memo VERSION -n ns"), "{cause:?}");
 }
 
 #[test]

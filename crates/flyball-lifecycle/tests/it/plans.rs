@@ -3,7 +3,7 @@
 use crate::behavior::catalog::ADDRESS;
 use crate::fixture::{SUCCEEDED, bundle, delete, group, namespace, patch, until};
 use crate::subscriptions::{apply, begin, plans, setup, subscribe};
-use flyball_cluster::testing::Test;
+use flyball_cluster::testing::{Permission, Test};
 use flyball_lifecycle::api::{InstallPlan, InstallPlanPhase, Subscription};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -162,4 +162,33 @@ async fn five_plans_are_kept() {
     test.assert_converges().await;
     let generations: Vec<i64> = plans(&test).await.iter().map(|plan| plan.spec.generation).collect();
     assert_eq!(generations, [2, 3, 4, 5, 6]);
+}
+
+/// Installs an operator beside other Subscriptions with a large spec, and returns the requests for Subscriptions.
+async fn reads_beside(others: usize) -> (u64, u64) {
+    let test = setup().start().await;
+    begin(&test).await;
+    for at in 0..others {
+        let values: Vec<Value> =
+            (0..50).map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(1_000)})).collect();
+        subscribe(&test, &format!("absent-{at}"), json!({"channel": "stable", "config": {"env": values}})).await;
+    }
+    test.assert_converges().await;
+    let before = test.requests();
+    subscribe(&test, "memo", json!({"channel": "stable"})).await;
+    until(&test, "memo.v2.0.0", SUCCEEDED).await;
+    let counts = test.requests().since(&before).counts;
+    let of = |verb: &str| {
+        let is_it = |of: &&Permission| of.verb == verb && of.resource == "subscriptions";
+        counts.iter().filter(|(of, _)| is_it(of)).map(|(_, count)| *count).sum::<u64>()
+    };
+    (of("list"), of("get"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn cost_of_a_plan_does_not_depend_on_other_subscriptions() {
+    let alone = reads_beside(0).await;
+    assert_eq!(alone.0, 0, "no step lists all Subscriptions");
+    assert!(alone.1 > 2, "each step confirms its own one: {alone:?}");
+    assert_eq!(reads_beside(20).await, alone);
 }

@@ -8,6 +8,7 @@
 use super::{ANONYMOUS, AUTHENTICATED, Action, ActionTarget, Authorizer, MASTERS, UNAUTHENTICATED, User};
 use crate::kinds::{NODE, SERVICE_ACCOUNT};
 use crate::request::RequestInfo;
+use flyball_core::service_account::{group_names, split_user_name};
 use flyball_core::{Status, names};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ pub(super) fn authorize(
 
 /// Splits the user name of a service account into namespace and name.
 pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let (namespace, name) = split_user_name(user)?;
     let good = names::dns_label(namespace).is_empty() && names::dns_subdomain(name).is_empty();
     good.then_some((namespace, name))
 }
@@ -173,7 +174,7 @@ impl Mode {
         let mut user = target.clone();
         match service_account(&user.name) {
             Some((namespace, _)) if user.groups.is_empty() => {
-                user.groups = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];
+                user.groups = group_names(namespace).into();
             }
             _ if matches!(self, Self::AssociatedNode | Self::ArbitraryNode) => {
                 user.groups = vec!["system:nodes".into()];

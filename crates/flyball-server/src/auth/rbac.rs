@@ -6,6 +6,7 @@
 use super::{ActionTarget, User};
 use crate::kinds::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
 use crate::storage::Entry;
+use flyball_core::service_account::split_user_name;
 use flyball_core::{Object, ObjectKey};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,7 +176,7 @@ impl Binding {
 
     /// Returns the first subject that matches a user.
     fn subject_of(&self, user: &User) -> Option<&Subject> {
-        let account = user.name.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
+        let account = split_user_name(&user.name);
         let account = account.map(|(namespace, name)| (SERVICE_ACCOUNT, namespace, name));
         let groups = user.groups.iter().map(|group| ("Group", "", &**group));
         let keys = groups.chain([("User", "", &*user.name)]).chain(account);
@@ -393,7 +394,7 @@ mod tests {
             for namespace in [None, Some("a")] {
                 let binding = binding(namespace, all[skip..].to_vec().into());
                 for user in &users {
-                    let account = user.name.strip_prefix("system:serviceaccount:").and_then(|a| a.split_once(':'));
+                    let account = split_user_name(&user.name);
                     let is_user = |subject: &&Subject| match &*subject.kind {
                         "User" => subject.name == user.name,
                         "Group" => user.is_in(&subject.name),

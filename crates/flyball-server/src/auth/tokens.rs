@@ -7,7 +7,7 @@ use super::{CREDENTIAL_ID, User};
 use crate::kinds::{Kind, NODE, POD, SECRET};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use flyball_core::{Clock, Rng};
+use flyball_core::{Clock, Rng, service_account};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ impl Issuer {
         }
         let claims = json!({
             "aud": audiences, "exp": now + seconds, "iat": now, "nbf": now, "iss": ISSUER, "jti": rng.uuid(),
-            "kubernetes.io": private, "sub": format!("system:serviceaccount:{namespace}:{name}"),
+            "kubernetes.io": private, "sub": service_account::user_name(namespace, name),
         });
         (self.sign(&claims), now + seconds)
     }
@@ -101,7 +101,7 @@ impl Issuer {
             claim("secret.name"): secret,
             claim("service-account.name"): name,
             claim("service-account.uid"): uid,
-            "sub": format!("system:serviceaccount:{namespace}:{name}"),
+            "sub": service_account::user_name(namespace, name),
         }))
     }
 

@@ -7,6 +7,7 @@
 //! half, the next one half of the rest, so that some is always left for a user without any. In pools with short holds,
 //! a single user may have all. The queues of users take turns. Invariant: only [`Hold`] returns an amount.
 
+use flyball_core::service_account;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -28,9 +29,8 @@ impl Flow {
     /// Returns the flow of a user. The service accounts of a namespace share one: a user who can create one of them can
     /// create many.
     pub(crate) fn of(user: &str, is_exempt: bool, over_connection: bool) -> Self {
-        let account = user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
-        let user = match account {
-            Some((namespace, _)) => format!("system:serviceaccounts:{namespace}").into(),
+        let user = match service_account::split_user_name(user) {
+            Some((namespace, _)) => service_account::group_name(namespace).into(),
             None => user.into(),
         };
         Self { user, over_connection, is_exempt }

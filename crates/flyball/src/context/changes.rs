@@ -91,7 +91,7 @@ impl ReconcileSession {
         }
         self.ledger.count_flaps(paths.len());
         let flaps = paths.iter().map(|path| ledger::flap(written, path, managers.clone()));
-        self.accesses.lock().flaps.extend(flaps);
+        self.accesses.lock().list_mut().flaps.extend(flaps);
     }
 
     fn written_object<'a>(&'a self, store: &Store, object: &'a ObjectKey) -> WrittenObject<'a> {

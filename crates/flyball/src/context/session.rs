@@ -487,8 +487,8 @@ impl ReconcileSession {
     pub(crate) fn end(&self) -> (Vec<Write>, Accesses) {
         let mut accesses = take(&mut *self.accesses.lock());
         let written: Vec<RecordedWrite> = take(&mut *self.written()).into_iter().flatten().collect();
-        if self.ledger.is_enabled() {
-            accesses.writes.reserve_exact(written.len().min(MAX_WRITES));
+        if self.ledger.is_enabled() && !written.is_empty() {
+            accesses.list_mut().writes.reserve_exact(written.len().min(MAX_WRITES));
         }
         let recorded = |RecordedWrite { write, verb, fields, .. }: RecordedWrite| {
             if let Some((verb, subresource)) = verb.filter(|_| self.ledger.is_enabled()) {

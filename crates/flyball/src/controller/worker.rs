@@ -13,7 +13,7 @@ use crate::error::{Error, Result, Retry};
 use crate::events::Event;
 use crate::external::with_external_calls;
 use crate::kind::Kind;
-use crate::ledger::{self, Accesses, Ledger, MAX_ERROR_BYTES, Next, ReconcileRecord, RecordedError};
+use crate::ledger::{self, Accesses, Denial, Ledger, MAX_ERROR_BYTES, Next, ReconcileRecord, RecordedError};
 use crate::memory::MemoryCharge;
 use crate::offload::offload;
 use crate::panics::{caught, guarded};
@@ -22,6 +22,7 @@ use flyball_core::ObjectKey;
 use flyball_core::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use kube::core::Status;
 use serde_json::Value;
 use std::any::Any;
 use std::borrow::Cow;
@@ -171,7 +172,9 @@ impl Worker {
             let reconcile = within_reconcile(id, self.work(&item, id, since, stale)).instrument(span);
             let (mut ended, external) = with_external_calls(reconcile).await;
             self.metrics.called(&external);
-            ended.accesses.external = external;
+            if !external.is_empty() {
+                ended.accesses.list_mut().external = external;
+            }
             let took = since.elapsed();
             self.metrics.worked(took, item.waited);
             let (next, writes) = (ended.next, self.record(&mut item, id, (began, took), ended));
@@ -506,7 +509,7 @@ impl Worker {
             CallOutcome::Returned(Err(error)) => {
                 self.failed(&item.key, &error);
                 let text = Escaped(&error);
-                shown = Some(recorded(&text, error.http_status()));
+                shown = Some(recorded(&text, error.response()));
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {text}"),
                     Outcome::Terminal => tracing::error!("not retried until the object changes: {text}"),
@@ -550,9 +553,10 @@ impl Ended {
     }
 }
 
-/// Formats an error for the ledger, with the HTTP status of its response.
-fn recorded(error: &impl Display, status: Option<u16>) -> RecordedError {
+/// Formats an error for the ledger, with the response that caused it.
+fn recorded(error: &impl Display, response: Option<&Status>) -> RecordedError {
     let mut text = error.to_string();
     text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES));
-    RecordedError { message: text.into(), status }
+    let (status, denial) = (response.map(|status| status.code), response.and_then(Denial::of));
+    RecordedError { message: text.into(), status, denial }
 }

@@ -30,7 +30,7 @@ impl MeasuredLedger {
             waited: Duration::ZERO,
             took: Duration::from_micros(5),
             causes,
-            accesses: Accesses { skipped: 2, ..Accesses::default() },
+            accesses: Accesses::skipping(2),
             outcome: Outcome::Success,
             error: None,
             failures: 0,

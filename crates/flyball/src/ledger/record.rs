@@ -1,6 +1,6 @@
 //! One reconcile in a ledger.
 
-use super::{ChangedFields, Flap};
+use super::{ChangedFields, Denial, Flap};
 use crate::cache::StoreId;
 use crate::external::ExternalCalls;
 use crate::kind::Kind;
@@ -44,6 +44,8 @@ pub(crate) struct RecordedError {
     pub(crate) message: Box<str>,
     /// HTTP status of the request that failed, if the API server responded.
     pub(crate) status: Option<u16>,
+    /// The stage that denied the request.
+    pub(crate) denial: Option<Denial>,
 }
 
 /// The outcome of a reconcile.
@@ -77,18 +79,27 @@ pub(crate) enum Next {
     Backoff,
 }
 
-/// The reads and writes of a reconcile.
+/// The reads and writes of a reconcile. Most have none: then there is no list of them, and a record stays small.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses {
+    /// Applies that were not sent, since they would change nothing.
+    pub(crate) skipped: u32,
+    list: Option<Box<AccessList>>,
+}
+
+/// The reads and writes of a reconcile that has some.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessList {
     pub(crate) reads: Vec<Read>,
     pub(crate) reads_omitted: u32,
     pub(crate) writes: Vec<WriteRecord>,
     pub(crate) writes_omitted: u32,
-    /// Applies that were not sent, since they would change nothing.
-    pub(crate) skipped: u32,
     pub(crate) flaps: Vec<Flap>,
     pub(crate) external: Vec<ExternalCalls>,
 }
+
+/// The list of a reconcile without accesses.
+static NO_ACCESSES: AccessList = AccessList::new();
 
 /// The kind of an object that was read.
 #[derive(Clone, Debug)]
@@ -181,25 +192,56 @@ impl Verb {
 }
 
 impl Accesses {
+    /// Creates accesses without reads and writes.
+    #[cfg(feature = "bench")]
+    pub(crate) fn skipping(skipped: u32) -> Self {
+        Self { skipped, list: None }
+    }
+
+    /// Returns the reads and writes.
+    pub(crate) fn list(&self) -> &AccessList {
+        self.list.as_deref().unwrap_or(&NO_ACCESSES)
+    }
+
+    /// Returns the reads and writes, to add some.
+    pub(crate) fn list_mut(&mut self) -> &mut AccessList {
+        self.list.get_or_insert_with(|| Box::new(AccessList::new()))
+    }
+
     /// Adds a read, unless there are too many.
     pub(crate) fn read(&mut self, read: impl FnOnce() -> Read) {
-        if self.reads.len() < MAX_READS {
-            self.reads.push(read());
+        let list = self.list_mut();
+        if list.reads.len() < MAX_READS {
+            list.reads.push(read());
         } else {
-            self.reads_omitted = self.reads_omitted.saturating_add(1);
+            list.reads_omitted = list.reads_omitted.saturating_add(1);
         }
     }
 
     /// Adds a write, unless there are too many.
     pub(crate) fn write(&mut self, write: impl FnOnce() -> WriteRecord) {
-        if self.writes.len() < MAX_WRITES {
-            self.writes.push(write());
+        let list = self.list_mut();
+        if list.writes.len() < MAX_WRITES {
+            list.writes.push(write());
         } else {
-            self.writes_omitted = self.writes_omitted.saturating_add(1);
+            list.writes_omitted = list.writes_omitted.saturating_add(1);
+        }
+    }
+}
+
+impl AccessList {
+    const fn new() -> Self {
+        Self {
+            reads: Vec::new(),
+            reads_omitted: 0,
+            writes: Vec::new(),
+            writes_omitted: 0,
+            flaps: Vec::new(),
+            external: Vec::new(),
         }
     }
 
-    fn heap_bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let read = |read: &Read| match read {
             Read::Object(_, key, _) => key.as_str().len(),
             Read::List(_, namespace, _) => namespace.as_ref().map_or(0, |namespace| namespace.len()),
@@ -209,7 +251,8 @@ impl Accesses {
             Effect::Version(_) | Effect::Unknown => 0,
         };
         let write = |write: &WriteRecord| write.object.as_str().len() + uid(&write.effect) + write.fields.heap_bytes();
-        self.reads.capacity() * size_of::<Read>()
+        size_of::<Self>()
+            + self.reads.capacity() * size_of::<Read>()
             + self.reads.iter().map(read).sum::<usize>()
             + self.writes.capacity() * size_of::<WriteRecord>()
             + self.writes.iter().map(write).sum::<usize>()
@@ -221,7 +264,7 @@ impl Accesses {
 impl ReconcileRecord {
     /// Returns true if it neither wrote nor failed.
     pub(super) fn is_quiet(&self) -> bool {
-        self.accesses.writes.is_empty() && !self.outcome.is_failure()
+        self.accesses.list().writes.is_empty() && !self.outcome.is_failure()
     }
 
     /// Returns its size in memory.
@@ -229,7 +272,7 @@ impl ReconcileRecord {
         size_of::<Self>()
             + self.key.as_str().len()
             + self.causes.heap_bytes()
-            + self.accesses.heap_bytes()
+            + self.accesses.list.as_ref().map_or(0, |list| list.bytes())
             + self.error.as_ref().map_or(0, |error| error.message.len())
     }
 }

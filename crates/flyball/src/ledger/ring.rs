@@ -3,7 +3,8 @@
 use super::ReconcileRecord;
 use std::collections::VecDeque;
 
-/// Reconciles, oldest first. They are stored in place: a new one needs no allocation.
+/// Reconciles, oldest first. They are stored in place: a new one needs no allocation, and in a full ring it takes the
+/// place of the oldest one.
 #[derive(Debug)]
 pub(super) struct Ring {
     reconciles: VecDeque<Entry>,
@@ -44,7 +45,17 @@ impl Ring {
             self.dropped += 1;
         }
         self.bytes += bytes;
+        self.grow();
         self.reconciles.push_back(Entry { sequence, bytes, reconcile });
+    }
+
+    /// Doubles the capacity if it is used up, to at most the limit. With more places, a new reconcile would not be
+    /// written to that of the oldest one, which a cache of the processor contains by now.
+    fn grow(&mut self) {
+        let count = self.reconciles.len();
+        if count == self.reconciles.capacity() {
+            self.reconciles.reserve_exact(count.max(4).min(self.max_count - count));
+        }
     }
 
     /// Returns the reconciles with their sequence numbers.
@@ -54,5 +65,10 @@ impl Ring {
 
     pub(super) fn size(&self) -> RingSize {
         RingSize { count: self.reconciles.len(), bytes: self.bytes, dropped: self.dropped }
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.reconciles.capacity()
     }
 }

@@ -254,8 +254,9 @@ impl DebugPages {
             let is_to = |write: &WriteRecord| {
                 encoder.kind_of(write.store).is_some_and(|kind| query.object.matches(kind, &write.object))
             };
-            for reconcile in controller.ledger.reconciles(MAX_WRITES, |found| found.accesses.writes.iter().any(is_to)) {
-                for write in &reconcile.accesses.writes {
+            let has_written_it = |found: &ReconcileRecord| found.accesses.list().writes.iter().any(is_to);
+            for reconcile in controller.ledger.reconciles(MAX_WRITES, has_written_it) {
+                for write in &reconcile.accesses.list().writes {
                     if is_to(write) {
                         let mut page = encoder.write(write);
                         page["reconcile"] = format!("{:016x}", reconcile.id).into();

@@ -6,8 +6,8 @@
 use super::progress::Awaited;
 use super::{findings, read_bundle, request, validate};
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
-use crate::commands::deploy::parse_wait;
 use crate::commands::olm::manager::ManagedCluster;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, one_line, paint, print_line};
@@ -57,7 +57,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_enum, value_name = "MODE")]
     install_mode: Option<Mode>,
     /// Timeout for the operator to run
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_flag)]
     timeout: Duration,
     /// Print only errors
     #[arg(short, long, conflicts_with = "output")]

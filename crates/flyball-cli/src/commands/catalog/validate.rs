@@ -9,11 +9,15 @@ use crate::render::terminal::{Style, one_line, paint, print_line};
 use clap::Args;
 use flyball_lifecycle::content::{Content, Problem};
 use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Limit of the bundles with unusable objects that are listed.
+const MAX_LISTED: usize = 100;
 
 /// Check a catalog: one head and no cycle in each channel, no stranded bundle, default channels exist, unique versions
 ///
-/// All problems are reported, each with its remedy. A lifecycle manager skips packages with problems, and serves the
-/// others.
+/// Objects of bundles that the catalog contains must be installable. All problems are reported, each with its remedy. A
+/// lifecycle manager skips packages whose channels or properties have problems, and serves the others.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball catalog validate catalog/
@@ -71,35 +75,58 @@ pub(super) fn cmd_validate(args: &ValidateArgs) -> Result<()> {
     let (packages, channels, bundles) = (blobs.packages.len(), blobs.channels.len(), blobs.bundles.len());
     let content = Content::new(blobs);
     let problems = content.problems();
+    let unusable = unusable_bundles(&content);
+    let listed: Vec<&Problem> = problems.iter().chain(unusable.iter().take(MAX_LISTED)).collect();
+    let found = problems.count() + unusable.len();
     match args.output {
         Some(output) => output.print(&Report {
-            is_valid: problems.is_empty(),
+            is_valid: found == 0,
             packages,
             channels,
             bundles,
-            problems: problems.iter().map(ProblemReport::new).collect(),
-            more_problems: problems.count() - problems.iter().count(),
+            problems: listed.iter().map(|problem| ProblemReport::new(problem)).collect(),
+            more_problems: found - listed.len(),
         })?,
         None => {
-            for problem in problems.iter() {
+            for problem in listed {
                 let hint = format!("hint: {}", problem.remedy);
                 print_line(&format!("{} {}", paint(Style::Bad, "error:"), one_line(&describe(problem))));
                 print_line(&format!("  {}", paint(Style::Faint, &one_line(&hint))));
             }
             let (packages, channels) = (count(packages, "package"), count(channels, "channel"));
             let counted = format!("{packages}, {channels}, {}", count(bundles, "bundle"));
-            if problems.is_empty() {
+            if found == 0 {
                 print_line(&format!("{} {counted}", paint(Style::Good, "valid")));
             }
         }
     }
-    match problems.count() {
+    match found {
         0 => Ok(()),
         found => {
-            let invalid = count(problems.packages().count(), "package");
+            let of_bundles = unusable.iter().filter_map(|problem| problem.package.as_deref());
+            let invalid: BTreeSet<&str> = problems.packages().chain(of_bundles).collect();
+            let invalid = count(invalid.len(), "package");
             Err(Error::new(format!("{} in {invalid} of {}", count(found, "problem"), args.reference)))
         }
     }
+}
+
+/// Returns the bundles whose objects the catalog contains, and that cannot be installed.
+fn unusable_bundles(content: &Content) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for package in content.packages() {
+        for bundle in package.bundles.values() {
+            let Some(Err(error)) = bundle.manifests() else { continue };
+            problems.push(Problem {
+                package: Some(package.name.clone()),
+                channel: None,
+                bundle: Some(bundle.name().to_owned()),
+                why: error.to_string(),
+                remedy: "correct the objects of the bundle, or remove it".to_owned(),
+            });
+        }
+    }
+    problems
 }
 
 /// Returns the package, channel and bundle of a problem, and its reason.

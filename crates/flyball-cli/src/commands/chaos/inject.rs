@@ -6,6 +6,7 @@ use super::{connect, error, state_files};
 use crate::cluster::apply;
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::safety;
+use crate::duration::parse_duration;
 use crate::error::{Error, Result};
 use crate::files::entries;
 use crate::operator::process::stop_signal;
@@ -16,7 +17,6 @@ use flyball_chaos::{
     Cluster, Event, Experiment, Journal, Limits, Operator, Risk, Run, Selection, Verdict, check_cluster, plan, suite,
     upgrade,
 };
-use flyball_core::time::parse_unsigned_duration;
 use flyball_core::{Clock, Rng};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -119,9 +119,7 @@ fn parse_operator(text: &str) -> Result<String, String> {
 
 fn parse_time(text: &str) -> Result<Duration, String> {
     let is_valid = |time: &Duration| *time >= Duration::from_millis(100) && *time <= Duration::from_secs(3600);
-    parse_unsigned_duration(text)
-        .filter(is_valid)
-        .ok_or_else(|| "expected a duration from 100ms to 1h, such as 30s".to_owned())
+    parse_duration(text).filter(is_valid).ok_or_else(|| "expected a duration from 100ms to 1h, such as 30s".to_owned())
 }
 
 pub(super) fn cmd_inject(args: &InjectArgs) -> Result<ExitCode> {

@@ -5,6 +5,7 @@ use crate::files::private::{self, PrivateDirectory};
 use crate::operator::process::stop_signal;
 use crate::render::terminal::print_labeled;
 use flyball_chaos::{Network, Process, Proxy};
+use flyball_core::service_account;
 use kube::Config;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -69,9 +70,9 @@ impl RunningProcess {
 
 /// Returns the groups of a service account; the API server knows those of other users.
 fn groups(user: &str) -> Option<Vec<String>> {
-    let (namespace, _) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    let own = format!("system:serviceaccounts:{namespace}");
-    Some(vec!["system:serviceaccounts".to_owned(), own, "system:authenticated".to_owned()])
+    let (namespace, _) = service_account::split_user_name(user)?;
+    let [all, own] = service_account::group_names(namespace);
+    Some(vec![all, own, "system:authenticated".to_owned()])
 }
 
 /// Waits for a signal. Further signals have no effect until the changes are undone.

@@ -1,5 +1,6 @@
 //! Explorations of a project in Rust: its tests whose names begin with `explore_`.
 
+use super::progress::SearchProgress;
 use super::{ExploreArgs, Format, Reports};
 use crate::error::{Error, Result, ResultExt};
 use crate::explore::kept;
@@ -7,7 +8,7 @@ use crate::files::entries;
 use crate::files::private::PrivateDirectory;
 use crate::operator::program;
 use crate::project::enter_project;
-use crate::testing::{Outcome, TestOutput, cargo_test, run};
+use crate::testing::{Outcome, TestOutput, cargo_test, run_with};
 use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
@@ -32,7 +33,10 @@ pub(super) fn explore(args: &ExploreArgs, kept: &[String]) -> Result<Reports> {
         cargo.stdin(Stdio::inherit()).env("FLYBALL_EXPLORE_PAUSE", "1").env("RUST_TEST_THREADS", "1");
     }
     let output = if args.output == Format::Text { TestOutput::Stdout } else { TestOutput::Stderr };
-    let (tests, succeeded) = run(cargo, output)?;
+    let (tests, succeeded) = {
+        let progress = args.replay.is_none().then(|| SearchProgress::start(folder.path()));
+        run_with(cargo, output, || progress.iter().for_each(SearchProgress::hide))?
+    };
     let mut reports = Reports::default();
     for path in entries(folder.path())? {
         let text = fs::read_to_string(&path).context(format!("cannot read {}", path.display()))?;

@@ -5,13 +5,14 @@ use super::collect;
 use super::export;
 use super::format::Format;
 use crate::cluster::connection::block_on;
+use crate::duration::parse_duration;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private::PrivateDirectory;
 use crate::render::terminal::{print_labeled, print_line};
 use crate::why::TokenArgs;
 use clap::Args;
 use flyball::Clock;
-use flyball_core::time::{parse_rfc3339, parse_unsigned_duration};
+use flyball_core::time::parse_rfc3339;
 use flyball_metering::query::{Builtins, Definition, Inputs, Request, builtin, builtin_names, run};
 use flyball_metering::store::Store;
 use flyball_metering::{OperatorPolls, OperatorToken};
@@ -35,7 +36,7 @@ pub(super) struct ReportArgs {
     query: Option<String>,
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Begin of the period: a time such as 2026-07-01T00:00:00Z, or a duration before its end such as 24h
+    /// Begin of the period: a time such as 2026-07-01T00:00:00Z, or a duration before its end such as 7d
     #[arg(long, default_value = "1h", value_name = "TIME")]
     since: String,
     /// End of the period; defaults to now, with --data to the end of the current five minutes
@@ -68,7 +69,7 @@ pub(super) struct ReportArgs {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let time = parse_unsigned_duration(text).filter(|time| *time >= Duration::from_secs(1));
+    let time = parse_duration(text).filter(|time| *time >= Duration::from_secs(1));
     time.ok_or_else(|| "must be a second or more, such as 10m".into())
 }
 
@@ -199,7 +200,7 @@ fn period(args: &ReportArgs, now: i64) -> Result<(i64, i64)> {
         None => now,
         Some(text) => parse_rfc3339(text).ok_or_else(|| wrong("--until", text))?.as_second(),
     };
-    let since = match (parse_rfc3339(&args.since), parse_unsigned_duration(&args.since)) {
+    let since = match (parse_rfc3339(&args.since), parse_duration(&args.since)) {
         (Some(time), _) => time.as_second(),
         (None, Some(duration)) => until.saturating_sub(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)),
         (None, None) => return Err(wrong("--since", &args.since).hint("or a duration such as 24h")),

@@ -1,9 +1,9 @@
 //! `flyball meter run`: the metering operator in the foreground, with the command line of every operator.
 
+use crate::duration::parse_flag;
 use crate::why::TokenArgs;
 use clap::Args;
 use flyball::Operator;
-use flyball_core::time::parse_unsigned_duration;
 use flyball_metering::store::Retention;
 use flyball_metering::{NAME, OperatorToken, Settings};
 use std::ffi::OsString;
@@ -56,13 +56,13 @@ struct Flags {
     #[arg(long, value_name = "FILE")]
     operator_ca: Option<PathBuf>,
     /// Interval of polls of metrics.k8s.io and of operators; 0 disables both
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_flag)]
     poll_interval: Duration,
     /// Time for late data after the end of a period
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_flag)]
     grace_period: Duration,
     /// Time for which the history is kept
-    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_flag)]
     retention: Duration,
     /// Address of the endpoint for results, on loopback, as 127.0.0.1:8082
     #[arg(long, value_name = "ADDRESS", value_parser = parse_loopback)]
@@ -92,10 +92,6 @@ impl Flags {
         };
         flyball_metering::operator(settings)
     }
-}
-
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    parse_unsigned_duration(text).ok_or_else(|| "must be a duration such as 60s or 2160h".into())
 }
 
 /// Tokens pass the endpoint in clear text, so that it listens on this machine only.

@@ -1,6 +1,7 @@
-//! The most common cause for a Subscription without progress: no lifecycle manager runs.
+//! The most common cause for a Subscription without progress: no lifecycle manager runs. Two are a cause as well.
 
 use super::manager::{self, ManagedCluster, ManagerKind, ManagerState};
+use super::original::OriginalOlm;
 use super::unread::Unread;
 use crate::error::Result;
 use flyball_core::Clock;
@@ -23,11 +24,30 @@ pub(in crate::commands) async fn state(
     if state.kind != ManagerKind::None {
         return Ok(state);
     }
-    let part = "Deployments of all namespaces: whether the original OLM runs is unknown";
-    Ok(match unread.or_none(part, manager::original(place).await)? {
-        Some(Some(original)) => original,
-        Some(None) => state,
+    Ok(match OriginalOlm::find_readable(place, unread).await? {
+        Some(original) => original.controller().cloned().unwrap_or(state),
         None => ManagerState::unknown(),
+    })
+}
+
+/// Returns the notice that the original OLM acts on the same objects as a lifecycle manager.
+pub(super) async fn second(place: &ManagedCluster, manager: &ManagerState) -> Option<Cause> {
+    if !matches!(manager.kind, ManagerKind::Process | ManagerKind::Deployment) {
+        return None;
+    }
+    // An explanation does not need the permission to list Deployments of all namespaces.
+    let original = OriginalOlm::find(place).await.ok()?;
+    rival(&original)
+}
+
+fn rival(original: &OriginalOlm) -> Option<Cause> {
+    original.is_active().then(|| Cause {
+        severity: Severity::Notice,
+        object: original.names(),
+        field: String::new(),
+        message: "the original OLM runs beside the lifecycle manager: both install and remove the same operators"
+            .to_owned(),
+        remedy: format!("stop one of them; OLM: {}", original.stop_command()),
     })
 }
 

@@ -4,13 +4,15 @@
 //! that all are listed, each with its remedy.
 
 use super::unread::Unread;
+use super::{alternatives, breaking};
 use crate::cluster::connection::Connection;
-use crate::cluster::safety::{self, BreakingChange};
+use crate::cluster::safety::BreakingChange;
 use crate::error::Result;
 use flyball_lifecycle::api::{InstallPlan, InstallPlanPhase};
-use flyball_lifecycle::diagnosis::{Cause, Severity};
+use flyball_lifecycle::diagnosis::{Cause, Severity, Snapshot};
 use kube::ResourceExt;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Prefix of the labels that name the operators of an object, as `PACKAGE.NAMESPACE`.
 const COMPONENT: &str = "operators.coreos.com/";
@@ -20,17 +22,26 @@ const MAX_CAUSES: usize = 10;
 const MAX_NAMES: usize = 5;
 
 /// Returns the reasons why plans cannot change their CRDs.
-pub(super) async fn causes(connection: &Connection, plans: &[&InstallPlan], unread: &mut Unread) -> Result<Vec<Cause>> {
+pub(super) async fn causes(
+    connection: &Connection,
+    snapshot: &Snapshot,
+    plans: &[&InstallPlan],
+    unread: &mut Unread,
+) -> Result<Vec<Cause>> {
     let mut causes = Vec::new();
     for plan in plans.iter().filter(|plan| fails(plan)) {
         let definitions = of_plan(plan);
-        for change in breaking(connection, &definitions, unread).await? {
-            let users = match change.object {
-                Some(_) => Vec::new(),
-                None => users(connection, &change.definition).await,
-            };
-            let definition = definitions.iter().find(|of| of["metadata"]["name"] == *change.definition);
-            causes.push(cause(&change, definition.unwrap_or(&Value::Null), &users));
+        let mut known: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
+        for change in breaking::changes(connection, &definitions, unread).await? {
+            let name = &change.definition;
+            let definition = definitions.iter().find(|of| of["metadata"]["name"] == *name).unwrap_or(&Value::Null);
+            if !known.contains_key(name) {
+                let users = users(connection, name).await;
+                let others = alternatives::remedies(connection, snapshot, plan, definition, &users, unread).await?;
+                known.insert(name.clone(), (users, others));
+            }
+            let (users, others) = &known[name];
+            causes.push(cause(&change, definition, users, others));
         }
     }
     let more = causes.len().saturating_sub(MAX_CAUSES);
@@ -41,18 +52,13 @@ pub(super) async fn causes(connection: &Connection, plans: &[&InstallPlan], unre
     Ok(causes)
 }
 
-/// Returns the changes of CRDs that would break stored objects, as far as the user may read them.
-pub(super) async fn breaking(
-    connection: &Connection,
-    definitions: &[Value],
-    unread: &mut Unread,
-) -> Result<Vec<BreakingChange>> {
-    const OTHERS: &str = "custom resources of other namespaces: which of them the new CRDs reject is unknown";
-    const DEFINITIONS: &str = "the CRDs: what prevents their change is unknown";
-    let own = Some(connection.namespace.as_str());
-    match unread.or_none(OTHERS, safety::find(connection, definitions).await)? {
-        Some(changes) => Ok(changes),
-        None => unread.or_default(DEFINITIONS, safety::find_in(connection, own, definitions).await),
+/// Replaces the remedies of causes about plans by that of the cause which prevents the change of their CRDs.
+pub(super) fn specify(known: &mut [Cause], plans: &[&InstallPlan], found: &[Cause]) {
+    let Some(first) = found.iter().find(|cause| !cause.remedy.is_empty()) else { return };
+    let name = |plan: &InstallPlan| format!("InstallPlan {}/{}", plan.namespace().unwrap_or_default(), plan.name_any());
+    let names: Vec<String> = plans.iter().map(|plan| name(plan)).collect();
+    for cause in known.iter_mut().filter(|cause| names.contains(&cause.object)) {
+        cause.remedy = format!("{}; the manager then goes on by itself, at the latest after a minute", first.remedy);
     }
 }
 
@@ -83,14 +89,17 @@ async fn users(connection: &Connection, name: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn cause(change: &BreakingChange, definition: &Value, users: &[String]) -> Cause {
+/// Makes a cause of a change. `others` are remedies by other versions.
+fn cause(change: &BreakingChange, definition: &Value, users: &[String], others: &[String]) -> Cause {
     let BreakingChange { definition: name, object, field, why } = change;
+    let others = others.join("; or ");
     let (object, message, remedy) = match object {
         Some(object) => {
             let object = format!("{} {object}", definition["spec"]["names"]["kind"].as_str().unwrap_or(name));
             let message = format!("{why} (new CRD {name})");
             let remedy = format!("set or remove {field} in {object}, so that the new CRD accepts it");
-            (object, message, remedy)
+            let others = if others.is_empty() { others } else { format!("; or {others}") };
+            (object, message, format!("{remedy}{others}"))
         }
         None => {
             let mut listed = users.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
@@ -101,8 +110,7 @@ fn cause(change: &BreakingChange, definition: &Value, users: &[String]) -> Cause
                 true => format!("the new CRD {why}"),
                 false => format!("the new CRD {why}; the present CRD is that of operators {listed}"),
             };
-            let remedy = "or install a version of the operator whose CRD has all versions of the present one";
-            (format!("CustomResourceDefinition {name}"), message, remedy.to_owned())
+            (format!("CustomResourceDefinition {name}"), message, others)
         }
     };
     Cause { severity: Severity::Blocking, object, field: field.clone(), message, remedy }
@@ -145,6 +153,30 @@ mod tests {
     }
 
     #[test]
+    fn plan_has_the_remedy_of_its_definitions() {
+        let cause = |object: &str, remedy: &str| Cause {
+            severity: Severity::Blocking,
+            object: object.into(),
+            field: String::new(),
+            message: "it fails".into(),
+            remedy: remedy.into(),
+        };
+        let plan: InstallPlan = serde_json::from_value(json!({
+            "metadata": {"name": "install-1", "namespace": "demo"}, "spec": {"approval": "Automatic"},
+        }))
+        .unwrap();
+        let mut known = [cause("InstallPlan demo/install-1", "remove the cause"), cause("Pod demo/a", "see its log")];
+        specify(&mut known, &[&plan], &[]);
+        assert_eq!(known[0].remedy, "remove the cause");
+        specify(&mut known, &[&plan], &[cause("CustomResourceDefinition memos.demo", "install memo.v1")]);
+        assert_eq!(
+            known[0].remedy,
+            "install memo.v1; the manager then goes on by itself, at the latest after a minute"
+        );
+        assert_eq!(known[1].remedy, "see its log");
+    }
+
+    #[test]
     fn causes_name_the_object_and_the_remedy() {
         let definition = json!({"spec": {"names": {"kind": "Memo"}}});
         let mut change = BreakingChange {
@@ -153,13 +185,16 @@ mod tests {
             field: "spec.owner".into(),
             why: "would become invalid: Required value".into(),
         };
-        let found = cause(&change, &definition, &[]);
+        let others = ["install memo.v1.1.0 instead".to_owned()];
+        let found = cause(&change, &definition, &[], &others);
         assert_eq!((&*found.object, &*found.field), ("Memo demo/first", "spec.owner"));
         assert!(found.remedy.starts_with("set or remove spec.owner in Memo demo/first"), "{found:?}");
+        assert!(found.remedy.ends_with("; or install memo.v1.1.0 instead"), "{found:?}");
         change.object = None;
         change.why = "no longer has the storage version v2: run `flyball crd migrate memos.demo --to v1` first".into();
-        let found = cause(&change, &definition, &["memo.other".to_owned()]);
+        let found = cause(&change, &definition, &["memo.other".to_owned()], &others);
         assert_eq!(found.object, "CustomResourceDefinition memos.demo");
         assert!(found.message.ends_with("the present CRD is that of operators memo.other"), "{found:?}");
+        assert_eq!(found.remedy, others[0]);
     }
 }

@@ -2,25 +2,21 @@
 
 use super::local::Record;
 use super::manager::{self, ManagedCluster};
+use super::original::OriginalOlm;
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::cluster::rollout::{self, AppliedObject};
 use crate::cluster::safety;
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::overlay::parse_image;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, print_line};
+use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::Args;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::Api;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// The Deployments of OLM that act on the same objects.
-const OLM_DEPLOYMENTS: [&str; 2] = ["olm-operator", "catalog-operator"];
 
 /// Install the lifecycle manager: CRDs, roles, policies, and the manager
 ///
@@ -42,7 +38,7 @@ pub(super) struct InstallArgs {
     #[arg(long, value_name = "REF", value_parser = parse_image)]
     image: Option<String>,
     /// Timeout for readiness
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     timeout: Duration,
     /// Print only errors
     #[arg(short, long, conflicts_with = "output")]
@@ -65,7 +61,7 @@ pub(super) fn cmd_install(args: &InstallArgs) -> Result<()> {
     block_on(async {
         let place = ManagedCluster::connect(&args.connection).await?;
         check_place(&place, args)?;
-        check_absence_of_olm(&place).await?;
+        let remark = check_absence_of_olm(&place).await?;
         let installation = manager::installation(&args.namespace, args.image.as_deref()).await?;
         let mut objects = installation.objects(false);
         match args.image {
@@ -87,7 +83,11 @@ pub(super) fn cmd_install(args: &InstallArgs) -> Result<()> {
             }
             None => drop(start(&place, args, &installation).await?),
         }
-        report(&place, args, applied).await
+        report(&place, args, applied).await?;
+        if let Some(remark) = remark {
+            print_labeled("note", &remark);
+        }
+        Ok(())
     })
 }
 
@@ -114,21 +114,16 @@ fn check_place(place: &ManagedCluster, args: &InstallArgs) -> Result<()> {
     }
 }
 
-/// Fails if OLM runs in the cluster: two managers would install and remove the same operators.
-async fn check_absence_of_olm(place: &ManagedCluster) -> Result<()> {
-    let deployments: Api<Deployment> = Api::all(place.connection.client.clone());
-    for name in OLM_DEPLOYMENTS {
-        let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        let found = deployments.list(&params).await.context("cannot list Deployments")?.items;
-        if let Some(olm) = found.iter().find(|found| !manager::is_stopped(found)) {
-            let namespace = olm.namespace().unwrap_or_default();
-            return Err(Error::new(format!("OLM runs in the cluster: Deployment {namespace}/{name}")).hint(format!(
-                "stop OLM before: kubectl scale deployment -n {namespace} {} --replicas 0",
-                OLM_DEPLOYMENTS.join(" ")
-            )));
-        }
+/// Fails if OLM runs in the cluster: two managers would install and remove the same operators. Returns a remark about
+/// what is left of it.
+async fn check_absence_of_olm(place: &ManagedCluster) -> Result<Option<String>> {
+    let original = OriginalOlm::find(place).await?;
+    if original.is_active() {
+        return Err(Error::new(format!("OLM runs in the cluster: {}", original.names()))
+            .hint(format!("stop OLM before: {}", original.stop_command()))
+            .hint("or keep it: `flyball olm why`, `status`, `approve` and `rehearse` work with it as well"));
     }
-    Ok(())
+    Ok(original.package_remark())
 }
 
 /// Does not apply a namespace that somebody else created, so that it is not deleted with the manager.

@@ -8,7 +8,6 @@ use crate::error::{Result, ResultExt};
 use crate::operator::installation::{Installation, TargetArgs};
 use crate::operator::program::{Program, SourceArgs};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -160,7 +159,7 @@ pub(super) async fn state(place: &ManagedCluster, namespace: &str) -> Result<Man
 }
 
 /// Returns the state of a manager in pods of a Deployment.
-async fn of_deployment(place: &ManagedCluster, kind: ManagerKind, deployment: &Deployment) -> ManagerState {
+pub(super) async fn of_deployment(place: &ManagedCluster, kind: ManagerKind, deployment: &Deployment) -> ManagerState {
     let namespace = deployment.namespace().unwrap_or_default();
     let ready = is_available(deployment);
     let problem = match ready {
@@ -171,7 +170,7 @@ async fn of_deployment(place: &ManagedCluster, kind: ManagerKind, deployment: &D
     ManagerState { kind, name: format!("{namespace}/{}", deployment.name_any()), ready, problem }
 }
 
-fn is_available(deployment: &Deployment) -> bool {
+pub(super) fn is_available(deployment: &Deployment) -> bool {
     deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default() > 0
 }
 
@@ -180,48 +179,9 @@ pub(super) fn is_stopped(deployment: &Deployment) -> bool {
     deployment.spec.as_ref().and_then(|spec| spec.replicas) == Some(0)
 }
 
-/// Returns the state of the original OLM in any namespace, that of its controller of Subscriptions. A stopped one does
-/// not count: `flyball olm install` requires that it is stopped.
-pub(super) async fn original(place: &ManagedCluster) -> Result<Option<ManagerState>> {
-    const CONTROLLER: &str = "catalog-operator";
-    let deployments: Api<Deployment> = Api::all(place.connection.client.clone());
-    let params = ListParams::default().fields(&format!("metadata.name={CONTROLLER}"));
-    let found = deployments.list(&params).await.context(format!("cannot list Deployments {CONTROLLER}"))?;
-    match running(&found.items) {
-        Some(deployment) => Ok(Some(of_deployment(place, ManagerKind::Olm, deployment).await)),
-        None => Ok(None),
-    }
-}
-
-/// Returns the Deployment that runs, or should run.
-fn running(deployments: &[Deployment]) -> Option<&Deployment> {
-    let available = deployments.iter().find(|deployment| is_available(deployment));
-    available.or_else(|| deployments.iter().find(|deployment| !is_stopped(deployment)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn original_olm_is_found_while_its_pods_are_not_ready() {
-        let deployment = |name: &str, replicas: i32, available: i32| -> Deployment {
-            serde_json::from_value(json!({
-                "metadata": {"name": "catalog-operator", "namespace": name},
-                "spec": {"replicas": replicas, "selector": {}, "template": {}},
-                "status": {"availableReplicas": available},
-            }))
-            .unwrap()
-        };
-        let check = |deployments: &[Deployment], expected: Option<&str>| {
-            let found = running(deployments).and_then(ResourceExt::namespace);
-            assert_eq!(found.as_deref(), expected, "{deployments:?}");
-        };
-        check(&[], None);
-        check(&[deployment("stopped", 0, 0)], None);
-        check(&[deployment("stopped", 0, 0), deployment("broken", 1, 0)], Some("broken"));
-        check(&[deployment("broken", 1, 0), deployment("runs", 1, 1)], Some("runs"));
-    }
 
     #[test]
     fn kinds_are_printed_and_serialized_alike() {

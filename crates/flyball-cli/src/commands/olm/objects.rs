@@ -76,6 +76,13 @@ impl<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Des
 {
 }
 
+/// A CatalogSource of a cluster.
+enum FoundCatalog {
+    Read(CatalogSource),
+    /// A stand-in for one that the user may not read: it has only a name and a namespace, and may not exist.
+    Hidden(CatalogSource),
+}
+
 /// Lists objects of the lifecycle manager in a namespace, or in all.
 pub(super) async fn list<K: Namespaced>(connection: &Connection, namespace: Option<&str>) -> Result<Vec<K>> {
     let client = connection.client.clone();
@@ -98,9 +105,6 @@ pub(super) async fn list<K: Namespaced>(connection: &Connection, namespace: Opti
         }
     }
 }
-
-/// UID of stand-ins for CatalogSources that the user may not read.
-const UNREAD_UID: &str = "unread";
 
 /// Returns an object, if it exists.
 pub(super) async fn find<K: Namespaced>(connection: &Connection, name: &str) -> Result<Option<K>> {
@@ -152,23 +156,25 @@ pub(super) async fn snapshot(
     let own = Some(namespace.as_str());
     let mut unread = Unread::default();
     let subscriptions: Vec<Subscription> = list(connection, own).await?;
-    let mut sources: Vec<CatalogSource> = list(connection, own).await?;
+    let own_sources: Vec<CatalogSource> = list(connection, own).await?;
+    let mut sources: Vec<FoundCatalog> = own_sources.into_iter().map(FoundCatalog::Read).collect();
     let mut hidden_catalogs = BTreeSet::new();
     if namespace != global {
         let part = format!("the CatalogSources in namespace {global}");
         match unread.or_none(&part, list(connection, Some(global)).await)? {
-            Some(listed) => sources.extend(listed),
+            Some(listed) => sources.extend(listed.into_iter().map(FoundCatalog::Read)),
             None => {
-                let stubs = hidden(&subscriptions, global);
-                hidden_catalogs.extend(stubs.iter().map(|stub| format!("{global}/{}", stub.name_any())));
-                sources.extend(stubs);
+                let names = referenced(&subscriptions, global);
+                hidden_catalogs.extend(names.iter().map(|name| format!("{global}/{name}")));
+                let stand_in = |name: &&str| FoundCatalog::Hidden(CatalogSource::new(Some(global), name));
+                sources.extend(names.iter().map(stand_in));
             }
         }
     }
     for (name, of) in foreign_catalogs(&subscriptions, &[&namespace, global]) {
         let part = format!("CatalogSource {of}/{name}");
         let found = unread.or_none(&part, find_in(connection, &of, &name).await)?;
-        sources.extend(found.flatten());
+        sources.extend(found.flatten().map(FoundCatalog::Read));
     }
     let loaded = catalogs.load(connection, sources).await;
     let snapshot = Snapshot {
@@ -194,21 +200,10 @@ fn foreign_catalogs(subscriptions: &[Subscription], visible: &[&str]) -> BTreeSe
     named.map(|spec| (spec.source.clone(), spec.source_namespace.clone())).collect()
 }
 
-/// Returns stand-ins for the CatalogSources that Subscriptions refer to, and that cannot be read.
-fn hidden(subscriptions: &[Subscription], global: &str) -> Vec<CatalogSource> {
-    let of_global = subscriptions.iter().map(|of| &of.spec).filter(|spec| spec.source_namespace == global);
-    let names: BTreeSet<&str> = of_global.map(|spec| spec.source.as_str()).collect();
-    let stub = |name: &str| {
-        let mut stub = CatalogSource::new(Some(global), name);
-        stub.metadata.uid = Some(UNREAD_UID.to_owned());
-        stub
-    };
-    names.into_iter().map(stub).collect()
-}
-
-/// Returns true if a CatalogSource is a stand-in.
-fn is_hidden(source: &CatalogSource) -> bool {
-    source.uid().as_deref() == Some(UNREAD_UID)
+/// Returns the names of the CatalogSources of a namespace that Subscriptions refer to.
+fn referenced<'s>(subscriptions: &'s [Subscription], namespace: &str) -> BTreeSet<&'s str> {
+    let specs = subscriptions.iter().map(|of| &of.spec).filter(|spec| spec.source_namespace == namespace);
+    specs.map(|spec| spec.source.as_str()).collect()
 }
 
 /// Returns the content of the catalog of a Subscription.
@@ -251,19 +246,21 @@ impl CatalogArgs {
     async fn load(
         &self,
         connection: &Connection,
-        sources: Vec<CatalogSource>,
+        sources: Vec<FoundCatalog>,
     ) -> Vec<(CatalogSource, Result<Loaded, String>)> {
         let client = &self.client();
-        let load = async |source: CatalogSource| {
+        let load = async |found: FoundCatalog| {
+            let (FoundCatalog::Read(source) | FoundCatalog::Hidden(source)) = &found;
             let name = source.name_any();
-            let loaded = match self.catalog.iter().find(|given| given.name == name) {
-                Some(given) => self.read(given).await,
-                None if is_hidden(&source) => Err("not permitted to read it".to_owned()),
-                None => {
-                    let loaded = timeout(LOAD_TIMEOUT, load_catalog(&source, &connection.client, client)).await;
+            let loaded = match (self.catalog.iter().find(|given| given.name == name), &found) {
+                (Some(given), _) => self.read(given).await,
+                (None, FoundCatalog::Hidden(_)) => Err("not permitted to read it".to_owned()),
+                (None, FoundCatalog::Read(source)) => {
+                    let loaded = timeout(LOAD_TIMEOUT, load_catalog(source, &connection.client, client)).await;
                     loaded.unwrap_or_else(|_| Err(format!("no answer after {} s", LOAD_TIMEOUT.as_secs())))
                 }
             };
+            let (FoundCatalog::Read(source) | FoundCatalog::Hidden(source)) = found;
             (source, loaded)
         };
         join_all(sources.into_iter().map(load)).await

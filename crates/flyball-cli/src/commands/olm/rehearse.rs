@@ -5,17 +5,17 @@ mod comparison;
 mod copy;
 mod stage;
 
-use super::definitions;
+use super::breaking;
 use super::objects::{self, CatalogArgs, ObjectArgs};
 use super::refusal::plan_problem;
 use super::unread::Unread;
 use crate::cluster::connection::{Connection, block_on};
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, one_line, paint, print_line};
 use clap::Args;
-use comparison::{Changes, InvalidResource};
+use comparison::{ChangedObject, Changes, InvalidResource};
 use copy::CopiedObjects;
 use flyball_lifecycle::api::{
     ClusterServiceVersion, ClusterServiceVersionPhase as Phase, Subscription, UpgradeStrategy,
@@ -56,7 +56,7 @@ pub(super) struct RehearseArgs {
     #[command(flatten)]
     catalogs: CatalogArgs,
     /// Timeout of the upgrade on the copy
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_flag)]
     timeout: Duration,
     /// Print only errors
     #[arg(short, long, conflicts_with = "output")]
@@ -253,7 +253,7 @@ async fn remedies(
     // The bundle of an image is not read again.
     let Some(Ok(manifests)) = manifests else { return Ok(Vec::new()) };
     let changed: Vec<_> = manifests.definitions().cloned().collect();
-    let changes = definitions::breaking(connection, &changed, unread).await?;
+    let changes = breaking::changes(connection, &changed, unread).await?;
     Ok(changes.iter().take(MAX_REMEDIES).map(ToString::to_string).collect())
 }
 
@@ -297,13 +297,14 @@ fn print(rehearsal: &Rehearsal) {
         keys.iter().map(|key| vec![format!("  {sign}"), one_line(key).into_owned()]).collect()
     };
     let mut lines = [rows("+", &changes.created), rows("-", &changes.removed)].concat();
-    lines.extend(
-        changes
-            .changed
-            .iter()
-            .map(|change| format!("{}: {}", change.object, change.fields.join(", ")))
-            .map(|text| vec!["  ~".to_owned(), one_line(&text).into_owned()]),
-    );
+    for ChangedObject { object, fields, more_fields } in &changes.changed {
+        let mut add = |sign: &str, text: &str| lines.push(vec![sign.to_owned(), one_line(text).into_owned()]);
+        add("  ~", object);
+        fields.iter().for_each(|field| add("", &format!("  {field}")));
+        if *more_fields > 0 {
+            add("", &format!("  and {more_fields} more fields"));
+        }
+    }
     if !lines.is_empty() {
         print_line("changes:");
         columns(lines).iter().for_each(|line| print_line(line));

@@ -7,7 +7,7 @@ use super::unread::Unread;
 use crate::cluster::connection::{Connection, block_on};
 use crate::cluster::safety::{self, BreakingChange};
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::removal::Resources;
 use crate::render::output::Output;
@@ -54,7 +54,7 @@ pub(super) struct RollbackArgs {
     #[arg(long)]
     dry_run: bool,
     /// Timeout for the older version to succeed; 0s does not wait
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_flag)]
     timeout: Duration,
     /// Print only errors
     #[arg(short, long, conflicts_with = "output")]

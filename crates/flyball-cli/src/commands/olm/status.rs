@@ -3,6 +3,7 @@
 use super::extensions::{self, ExtensionReport};
 use super::manager::{self, ManagedCluster, ManagerKind, ManagerState};
 use super::objects;
+use super::original::OriginalOlm;
 use super::pods;
 use super::unread::Unread;
 use crate::cluster::connection::{Connection, ContextArgs, block_on};
@@ -62,6 +63,9 @@ pub(super) struct StatusArgs {
 struct Status {
     healthy: bool,
     manager: ManagerState,
+    /// The parts of the original OLM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original: Option<OriginalOlm>,
     catalogs: Vec<CatalogReport>,
     subscriptions: Vec<SubscriptionReport>,
     csvs: Vec<CsvReport>,
@@ -155,6 +159,8 @@ async fn read(place: &ManagedCluster, args: &StatusArgs) -> Result<Status> {
     let of = &args.manager_namespace;
     let part = format!("the Deployment of the lifecycle manager in namespace {of}: its state is unknown");
     let manager = unread.or_none(&part, manager::state(place, of).await)?.unwrap_or_else(ManagerState::unknown);
+    let original = OriginalOlm::find_readable(place, &mut unread).await?.filter(|original| !original.is_absent());
+    let manager = alone(manager, original.as_ref());
     let (connection, namespace) = (&place.connection, args.namespace.as_deref());
     // The catalogs of the manager's namespace are those of all.
     let mut sources: Vec<CatalogSource> = match objects::list(connection, namespace).await {
@@ -180,12 +186,55 @@ async fn read(place: &ManagedCluster, args: &StatusArgs) -> Result<Status> {
     let plans: Vec<PlanReport> = unfinished.map(plan).collect();
     let extensions = extensions::read(connection, namespace, &mut unread).await?;
     let healthy = (manager.ready || manager.is_unknown())
+        && !has_two_managers(&manager, original.as_ref())
         && catalogs.iter().all(|of| of.problem.is_empty())
         && !subscriptions.iter().any(|of| of.is_problem)
         && !csvs.iter().any(|of| of.is_problem)
         && !plans.iter().any(|of| of.is_problem)
         && extensions.iter().all(|of| of.problem.is_empty());
-    Ok(Status { healthy, manager, catalogs, subscriptions, csvs, plans, extensions, unread })
+    Ok(Status { healthy, manager, original, catalogs, subscriptions, csvs, plans, extensions, unread })
+}
+
+/// Returns the state of OLM if there is no other manager.
+fn alone(manager: ManagerState, original: Option<&OriginalOlm>) -> ManagerState {
+    match (manager.kind, original.and_then(OriginalOlm::controller)) {
+        (ManagerKind::None, Some(controller)) => controller.clone(),
+        _ => manager,
+    }
+}
+
+/// Returns true if OLM and a lifecycle manager act on the same objects.
+fn has_two_managers(manager: &ManagerState, original: Option<&OriginalOlm>) -> bool {
+    let is_ours = matches!(manager.kind, ManagerKind::Process | ManagerKind::Deployment);
+    is_ours && original.is_some_and(OriginalOlm::is_active)
+}
+
+/// Returns the remedy for a missing manager, and the lines about the original OLM.
+fn original_lines(status: &Status) -> Vec<String> {
+    let is_missing = status.manager.kind == ManagerKind::None;
+    let mut lines = Vec::new();
+    match &status.original {
+        Some(original) if has_two_managers(&status.manager, Some(original)) => {
+            let problem = "it also runs: two managers install and remove the same operators";
+            let place = one_line(&format!("original OLM ({})", original.names())).into_owned();
+            lines.push(format!("{place}: {}", paint(Style::Bad, problem)));
+            lines.push(format!("  remedy: stop one of them; OLM: {}", one_line(&original.stop_command())));
+        }
+        Some(original) if is_missing && original.is_active() => {
+            let remedy = format!(
+                "  remedy: OLM is there in part ({}): stop it: {}; then: flyball olm install",
+                original.names(),
+                original.stop_command()
+            );
+            lines.push(one_line(&remedy).into_owned());
+        }
+        _ if is_missing => lines.push("  remedy: flyball olm install".to_owned()),
+        _ => {}
+    }
+    let remark = status.original.as_ref().filter(|_| status.manager.kind != ManagerKind::Olm);
+    let remark = remark.and_then(OriginalOlm::package_remark);
+    lines.extend(remark.map(|remark| format!("  note: {}", one_line(&remark))));
+    lines
 }
 
 /// Adds the problems of pods to the versions that wait for them.
@@ -300,9 +349,7 @@ fn lines(status: &Status) -> Vec<String> {
     };
     let place = if name.is_empty() { String::new() } else { format!(" ({kind} {name})") };
     let mut lines = vec![format!("lifecycle manager{}: {state}", one_line(&place))];
-    if *kind == ManagerKind::None {
-        lines.push("  remedy: flyball olm install".to_owned());
-    }
+    lines.extend(original_lines(status));
     lines.extend(table(&["CATALOG", "NAMESPACE", "PRIORITY", "STATE", "PROBLEM"], &status.catalogs, |of| {
         (vec![of.name.clone(), of.namespace.clone(), of.priority.to_string(), of.state.clone()], of.problem.as_str())
     }));

@@ -7,7 +7,7 @@ use crate::cluster::connection::{ContextArgs, block_on};
 use crate::cluster::deletion;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
-use crate::commands::deploy::parse_wait;
+use crate::duration::parse_flag;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::removal;
 use crate::render::output::Output;
@@ -51,7 +51,7 @@ pub(super) struct UninstallArgs {
     #[arg(long)]
     dry_run: bool,
     /// Timeout for each kind of objects
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     timeout: Duration,
     /// Print only errors
     #[arg(short, long, conflicts_with = "output")]

@@ -14,7 +14,10 @@ use crate::error::Result;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, one_line, paint, print_line};
 use clap::Args;
-use flyball_lifecycle::diagnosis::{Cause, Diagnosis, Selection, Severity, Snapshot, diagnose, diagnose_csv};
+use flyball_lifecycle::api::labels::ROLLOUT_PREFIX;
+use flyball_lifecycle::diagnosis::{
+    Cause, Diagnosis, NextVersion, Selection, Severity, Snapshot, diagnose, diagnose_csv,
+};
 use kube::ResourceExt;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -73,11 +76,12 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
         let manager = absence::state(&place, global, &mut unread).await?;
         let (kind, name) = args.name.split_once('/').unwrap_or(("", &args.name));
         let is_csv = kind.starts_with("csv") || kind.starts_with("clusterserviceversion");
-        let missing = absence::cause(&manager, &snapshot, name);
+        let missing = absence::cause(&manager, &snapshot, name).or(absence::second(&place, &manager).await);
         if let Some(mut diagnosis) = diagnose(&snapshot, name).filter(|_| !is_csv) {
             diagnosis.causes.extend(elsewhere::cause(connection, &snapshot, name).await);
             let version = current_version(&snapshot, name);
-            for cause in of_cluster(connection, &snapshot, &version, &mut unread).await? {
+            let known = &mut diagnosis.causes[..];
+            for cause in of_cluster(connection, &snapshot, &version, known, &mut unread).await? {
                 add_first(Some(cause), &mut diagnosis.causes, &mut diagnosis.healthy);
             }
             add_first(missing, &mut diagnosis.causes, &mut diagnosis.healthy);
@@ -98,7 +102,8 @@ pub(super) fn cmd_why(args: &WhyArgs) -> Result<ExitCode> {
             let known: Vec<String> = subscriptions.chain(snapshot.csvs.iter().map(ResourceExt::name_any)).collect();
             return Err(objects::unknown(connection, name, "Subscription or ClusterServiceVersion", &known));
         };
-        for cause in of_cluster(connection, &snapshot, name, &mut unread).await? {
+        let known = &mut report.causes[..];
+        for cause in of_cluster(connection, &snapshot, name, known, &mut unread).await? {
             add_first(Some(cause), &mut report.causes, &mut report.healthy);
         }
         add_first(missing, &mut report.causes, &mut report.healthy);
@@ -140,15 +145,17 @@ fn current_version(snapshot: &Snapshot, name: &str) -> String {
 }
 
 /// Returns the causes from other objects of the cluster: pods, CRDs, custom resources, and other OperatorGroups. The
-/// last one is the most specific.
+/// last one is the most specific. Those that are known get more specific remedies.
 async fn of_cluster(
     connection: &Connection,
     snapshot: &Snapshot,
     version: &str,
+    known: &mut [Cause],
     unread: &mut Unread,
 ) -> Result<Vec<Cause>> {
     let plans = definitions::plans_of(&snapshot.plans, version);
-    let mut causes = definitions::causes(connection, &plans, unread).await?;
+    let mut causes = definitions::causes(connection, snapshot, &plans, unread).await?;
+    definitions::specify(known, &plans, &causes);
     causes.reverse();
     if let Some(csv) = snapshot.csvs.iter().find(|csv| csv.name_any() == version && csv.copied_from().is_none()) {
         causes.extend(conflict::causes(connection, csv, unread).await?);
@@ -219,27 +226,39 @@ fn subscription_lines(diagnosis: &Diagnosis) -> Vec<String> {
     }
     let next = diagnosis.selection.as_ref().and_then(|selection| selection.next.as_ref());
     match next {
-        Some(next) => fact("next", &format!("{}, channel {}: {}", next.name, next.channel, next.because)),
-        None if is_held(diagnosis) => fact("next", "none: the versions are held by an annotation, see below"),
+        Some(next) => {
+            let NextVersion { name, channel, because, .. } = next;
+            let but = if is_unreadable(diagnosis) { "; but its bundle cannot be read, see below" } else { "" };
+            fact("next", &format!("{name}, channel {channel}: {because}{but}"));
+        }
         None if is_newest(diagnosis) => fact("next", "none: the newest version of the channel is installed"),
         None if diagnosis.selection.as_ref().is_some_and(|selection| selection.facts.is_empty()) => {
-            fact("next", "none: no version of the channel upgrades the installed one");
+            match held_by(diagnosis) {
+                Some(cause) => fact("next", &format!("none: {}, see below", cause.message)),
+                None => fact("next", "none: no version of the channel upgrades the installed one"),
+            }
         }
         None => {}
     }
     lines.extend(cause_lines(&diagnosis.causes));
-    if let Some(selection) = &diagnosis.selection {
-        // A single fact is the message of a cause.
-        let is_told = diagnosis.causes.iter().any(|cause| [cause.message.as_str()] == selection.facts[..]);
-        lines.extend(selection_lines(selection, is_told));
-    }
+    lines.extend(diagnosis.selection.iter().flat_map(selection_lines));
     lines
 }
 
-/// Returns true if annotations exclude a newer version of the channel.
-fn is_held(diagnosis: &Diagnosis) -> bool {
-    let has_annotation = diagnosis.causes.iter().any(|cause| cause.field.starts_with("metadata.annotations["));
-    has_annotation && diagnosis.selection.as_ref().is_some_and(|of| of.facts.is_empty()) && !is_newest(diagnosis)
+/// Returns true if the manager could not read the bundle of the next version.
+fn is_unreadable(diagnosis: &Diagnosis) -> bool {
+    diagnosis.causes.iter().any(|cause| cause.field == "status.conditions[BundleUnpackFailed]")
+}
+
+/// Returns the pin, the rollback or the rollout that prevents a newer version of the channel.
+fn held_by(diagnosis: &Diagnosis) -> Option<&Cause> {
+    let annotation = diagnosis.selection.as_ref().map(|selection| &*selection.held_by).unwrap_or_default();
+    let is_it = |cause: &&Cause| {
+        let of = cause.field.strip_prefix("metadata.annotations[").and_then(|field| field.strip_suffix(']'));
+        // A rollout is a cause only while it holds versions back.
+        of.is_some_and(|of| of == annotation || of.starts_with(ROLLOUT_PREFIX))
+    };
+    diagnosis.causes.iter().find(is_it)
 }
 
 /// Returns true if the first candidate, which is the newest version of the channel, is installed.
@@ -265,13 +284,10 @@ fn cause_lines(causes: &[Cause]) -> Vec<String> {
     lines
 }
 
-fn selection_lines(selection: &Selection, is_told: bool) -> Vec<String> {
-    let Selection { candidates, more_candidates, requirements, facts, remedies, .. } = selection;
+/// Formats the candidates. The facts against them are the message of a cause.
+fn selection_lines(selection: &Selection) -> Vec<String> {
+    let Selection { candidates, more_candidates, requirements, remedies, .. } = selection;
     let mut lines = Vec::new();
-    if !facts.is_empty() && !is_told {
-        lines.extend([String::new(), "no version can be installed, since:".to_owned()]);
-        lines.extend(facts.iter().map(|fact| format!("  - {}", one_line(fact))));
-    }
     if remedies.len() > 1 {
         lines.push("each of these would make it work:".to_owned());
         lines.extend(remedies.iter().map(|remedy| format!("  - {}", one_line(remedy))));

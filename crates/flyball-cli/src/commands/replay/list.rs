@@ -1,20 +1,23 @@
 //! The list of the writes of a recording.
 
-use crate::error::{Error, Result};
+use crate::cluster::connection::block_on;
+use crate::cluster::kinds::{Kind, Kinds};
+use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_labeled, print_line};
 use clap::Args;
-use flyball_cluster::{RecordedWrite, Recording, RecordingEnd, RecordingHistory};
+use flyball_cluster::{Cluster, Options, RecordedWrite, Recording, RecordingEnd, RecordingHistory};
 use flyball_core::GroupResource;
 use flyball_core::time::{rfc3339, rfc3339_micro};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// Flags that select writes.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct FilterArgs {
-    /// List only writes of this object, RESOURCE/NAME, or of this resource, such as deployments.apps
-    #[arg(long, value_name = "OBJECT", value_parser = parse_object, conflicts_with = "at")]
+    /// List only writes of this object, such as deployment/web, or of this kind; kinds have the names that kubectl
+    /// takes: deployments.apps, deployment, deploy
+    #[arg(long, value_name = "KIND[/NAME]", value_parser = parse_object, conflicts_with = "at")]
     object: Option<SelectedObject>,
     /// List only writes of objects in this namespace
     #[arg(short, long, conflicts_with = "at")]
@@ -39,14 +42,26 @@ fn parse_object(text: &str) -> Result<SelectedObject, String> {
     let (kind, name) = text.split_once('/').map_or((text, None), |(kind, name)| (kind, Some(name)));
     let (resource, group) = kind.split_once('.').map_or((kind, None), |(resource, group)| (resource, Some(group)));
     if resource.is_empty() || name.is_some_and(|name| name.is_empty() || name.contains('/')) {
-        return Err("expected RESOURCE/NAME, such as deployments/web, or RESOURCE".into());
+        return Err("expected KIND/NAME, such as deployment/web, or KIND".into());
     }
     let (group, name) = (group.map(str::to_lowercase), name.map(str::to_owned));
     Ok(SelectedObject { resource: resource.to_lowercase(), group, name })
 }
 
 impl SelectedObject {
-    /// Returns true for the plural name, and for the singular one of regular names. A recording has no other names.
+    /// Selects all objects of a resource.
+    fn of(resource: &GroupResource) -> Self {
+        let (group, resource) = (Some(resource.group.to_string()), resource.resource.to_string());
+        Self { resource, group, name: None }
+    }
+
+    /// Returns the name of the kind on the command line.
+    fn kind_name(&self) -> String {
+        let group = self.group.as_ref().map(|group| format!(".{group}")).unwrap_or_default();
+        format!("{}{group}", self.resource)
+    }
+
+    /// Returns true for the plural name, and for the singular one of regular names.
     fn is_of(&self, table: &GroupResource) -> bool {
         let plural = &*table.resource;
         let singular = &self.resource;
@@ -60,6 +75,27 @@ impl SelectedObject {
 }
 
 impl FilterArgs {
+    /// Returns the filter with the resource of its kind.
+    ///
+    /// # Errors
+    ///
+    /// If the recording contains no write of the resource: the name may be misspelled.
+    fn resolved(&self, recording: &Recording, history: &RecordingHistory) -> Result<Self> {
+        let resources: BTreeSet<&GroupResource> = history.writes.iter().map(|write| &write.resource).collect();
+        let is_recorded = |object: &SelectedObject| resources.iter().any(|resource| object.is_of(resource));
+        let Some(object) = self.object.as_ref().filter(|object| !is_recorded(object) && !resources.is_empty()) else {
+            return Ok(self.clone());
+        };
+        let found = resource_of(recording, history, &object.kind_name())?;
+        let found = found.map(|found| SelectedObject { name: object.name.clone(), ..SelectedObject::of(&found) });
+        if let Some(object) = found.filter(is_recorded) {
+            return Ok(Self { object: Some(object), ..self.clone() });
+        }
+        let names: Vec<String> = resources.iter().take(20).map(ToString::to_string).collect();
+        let error = Error::new(format!("no write of a resource {:?} is recorded", object.kind_name()));
+        Err(error.hint(format!("the recorded resources are {}", names.join(", "))))
+    }
+
     fn selects(&self, write: &RecordedWrite) -> bool {
         let origin = write.origin.as_deref();
         let is = |expected: &Option<String>, found: Option<&str>| {
@@ -139,8 +175,8 @@ pub(super) fn print(
     filter: &FilterArgs,
     output: Option<Output>,
 ) -> Result<()> {
+    let filter = filter.resolved(recording, history)?;
     let writes: Vec<_> = history.writes.iter().filter(|write| filter.selects(write)).collect();
-    check_resource(history, filter)?;
     if let Some(output) = output {
         return output.print(&Page {
             recording: recording.path().display().to_string(),
@@ -155,16 +191,18 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Rejects a filter for a resource that the recording does not contain, which may be misspelled.
-fn check_resource(history: &RecordingHistory, filter: &FilterArgs) -> Result<()> {
-    let Some(object) = &filter.object else { return Ok(()) };
-    let resources: BTreeSet<&GroupResource> = history.writes.iter().map(|write| &write.resource).collect();
-    if resources.iter().any(|resource| object.is_of(resource)) || resources.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<String> = resources.iter().take(20).map(ToString::to_string).collect();
-    let error = Error::new(format!("no write of a resource {:?} is recorded", object.resource));
-    Err(error.hint(format!("the recorded resources are {}", names.join(", "))))
+/// Finds the resource of a kind by any of its names, such as `deploy`. The names are those of the control plane at the
+/// end of the recording; if that cannot be replayed, those of a new one.
+fn resource_of(recording: &Recording, history: &RecordingHistory, name: &str) -> Result<Option<GroupResource>> {
+    block_on(async {
+        let options = || Options::system().context("cannot start a cluster");
+        let cluster = match Cluster::replay(options()?, recording, history.last) {
+            Ok(cluster) => cluster,
+            Err(_) => Cluster::new(options()?),
+        };
+        let kinds = Kinds::discover(&cluster.admin()).await?;
+        Ok(kinds.find(name).map(Kind::resource))
+    })
 }
 
 fn table(writes: &[&RecordedWrite]) -> Vec<String> {

@@ -119,9 +119,18 @@ pub(super) fn of_conditions(case: &Case<'_>, tracked: &Tracked, is_hidden: bool)
     let cause = |(kind, severity): (&str, Severity)| {
         let condition = holds(kind)?;
         let message = with_reason(&condition.reason, &condition.message);
-        Some(Cause::new(severity, object.clone(), message).field(&format!("status.conditions[{kind}]")))
+        let cause = Cause::new(severity, object.clone(), message).field(&format!("status.conditions[{kind}]"));
+        Some(if kind == BUNDLE_UNPACK_FAILED { cause.remedy(unpack_remedy(case, tracked)) } else { cause })
     };
     kinds.into_iter().filter_map(cause).collect()
+}
+
+fn unpack_remedy(case: &Case<'_>, tracked: &Tracked) -> String {
+    let (name, namespace) = (tracked.name(), &case.view.namespace);
+    format!(
+        "correct the bundle in its catalog; it is read again by itself. Or select a version with another bundle: \
+         flyball olm pin {name} VERSION -n {namespace}"
+    )
 }
 
 /// Returns the reason why the InstallPlan waits or failed.

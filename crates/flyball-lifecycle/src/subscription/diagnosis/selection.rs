@@ -2,6 +2,7 @@
 
 use super::attempt::Attempt;
 use super::{Case, Requests, remedy};
+use crate::api::labels::{ROLLBACK, VERSIONS};
 use crate::catalog::{Catalogs, Entry, EntryId};
 use crate::channel::sort_channel;
 use crate::requirement::Requirement;
@@ -25,6 +26,9 @@ pub struct Selection {
     pub candidates: Vec<CandidateReport>,
     /// Number of versions that are not listed.
     pub more_candidates: usize,
+    /// The annotation of the Subscription that excludes versions which upgrade the installed one; empty if none does.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub held_by: String,
     /// The requirements of the next version and of its dependencies.
     pub requirements: Vec<RequirementReport>,
     /// The facts that contradict each other, if nothing can be installed: without any of them it could.
@@ -113,10 +117,25 @@ pub(super) fn select(case: &Case<'_>, index: usize, requests: Requests) -> Optio
         next,
         candidates: ids.iter().enumerate().take(listed).map(report).collect(),
         more_candidates: ids.len() - listed,
+        held_by: held_by(&attempt, index, &ids).unwrap_or_default().to_owned(),
         requirements: choice.map(|choice| requirements(&attempt, &resolution, choice)).unwrap_or_default(),
         facts: failure.map(|failure| facts(&failure.explanation)).unwrap_or_default(),
         remedies: failure.map(|failure| remedy::find(case, &attempt, index, &failure.explanation)).unwrap_or_default(),
     })
+}
+
+/// Returns the annotation that excludes candidates which upgrade the installed version.
+fn held_by(attempt: &Attempt, index: usize, ids: &[EntryId]) -> Option<&'static str> {
+    let (own, installed) = attempt.own(index).zip(attempt.installed_of(index))?;
+    if own.target.is_some() {
+        return Some(ROLLBACK);
+    }
+    let range = own.versions.as_ref()?;
+    let is_excluded = |id: &EntryId| {
+        let entry = attempt.catalogs.entry(*id);
+        entry.upgrades(installed) && !entry.bundle.version().is_some_and(|version| range.includes(version))
+    };
+    ids.iter().any(is_excluded).then_some(VERSIONS)
 }
 
 fn entry_of<'c>(catalogs: &'c Catalogs, choice: &Choice) -> Option<&'c Entry> {

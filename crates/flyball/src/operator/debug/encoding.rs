@@ -167,7 +167,7 @@ impl<'a> Encoder<'a> {
     }
 
     pub(super) fn reconcile(&self, controller: &str, kind: &Kind, reconcile: &ReconcileRecord) -> Value {
-        let accesses = &reconcile.accesses;
+        let accesses = reconcile.accesses.list();
         let mut page = json!({
             "id": format!("{:016x}", reconcile.id),
             "controller": controller,
@@ -193,13 +193,16 @@ impl<'a> Encoder<'a> {
         if reconcile.from_server {
             page["fromServer"] = true.into();
         }
-        if accesses.skipped > 0 {
-            page["skipped"] = accesses.skipped.into();
+        if reconcile.accesses.skipped > 0 {
+            page["skipped"] = reconcile.accesses.skipped.into();
         }
         if let Some(error) = &reconcile.error {
             page["error"] = (*error.message).into();
             if let Some(status) = error.status {
                 page["status"] = status.into();
+            }
+            if let Some(denial) = error.denial {
+                page["denial"] = denial.name().into();
             }
         }
         if reconcile.failures > 0 {
@@ -286,8 +289,8 @@ impl<'a> Encoder<'a> {
             Read::List(..) => false,
         };
         reconcile.causes.iter().any(caused)
-            || reconcile.accesses.writes.iter().any(|write| stored(write.store, &write.object))
-            || reconcile.accesses.reads.iter().any(read)
+            || reconcile.accesses.list().writes.iter().any(|write| stored(write.store, &write.object))
+            || reconcile.accesses.list().reads.iter().any(read)
     }
 }
 

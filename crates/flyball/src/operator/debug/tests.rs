@@ -6,7 +6,7 @@ use crate::cache::Delta;
 use crate::external::ExternalCalls;
 use crate::kind::Type;
 use crate::ledger::{
-    Accesses, ChangedFields, FilteredChange, Next, Outcome, Read, RecordedError, Target, Verb, WriteRecord,
+    Accesses, ChangedFields, Denial, FilteredChange, Next, Outcome, Read, RecordedError, Target, Verb, WriteRecord,
 };
 use crate::queue::{Cause, Causes, Effect, NextStep, Priority, RetryRate, Trigger, Workers};
 use flyball_core::Rng;
@@ -61,7 +61,7 @@ fn operator() -> DebugPages {
         effect: Effect::Version(6),
         fields: ChangedFields::default(),
     });
-    accesses.external =
+    accesses.list_mut().external =
         vec![ExternalCalls { system: "vcenter", calls: 3, failures: 1, took: Duration::from_millis(250) }];
     ledger.record(ReconcileRecord {
         id: 0xab,
@@ -75,7 +75,11 @@ fn operator() -> DebugPages {
         causes,
         accesses,
         outcome: Outcome::RequeueAfter,
-        error: Some(RecordedError { message: "pods is forbidden".into(), status: Some(403) }),
+        error: Some(RecordedError {
+            message: "pods is forbidden".into(),
+            status: Some(403),
+            denial: Some(Denial::Admission),
+        }),
         failures: 0,
         next: Next::RequeueAfter(Duration::from_secs(30)),
     });
@@ -140,7 +144,7 @@ async fn reconciles_are_selected_by_object_and_involvement() {
         "writes": [{"object": pod, "verb": "apply", "result": "changed", "before": "5", "after": "6", "fields": [],
             "fieldsOmitted": 0}],
         "writesOmitted": 0, "externalCalls": [{"system": "vcenter", "calls": 3, "failures": 1, "took": 0.25}],
-        "outcome": "requeue_after", "error": "pods is forbidden", "status": 403,
+        "outcome": "requeue_after", "error": "pods is forbidden", "status": 403, "denial": "admission",
         "next": {"type": "requeueAfter", "seconds": 30.0, "at": "1970-01-01T00:01:21.000000Z"},
     });
     assert_eq!(found["reconciles"][0], expected);

@@ -2,11 +2,12 @@
 
 use crate::cluster::embedded::EmbeddedCluster;
 use crate::cluster::steppable::{SteppableRuntime, TimeState};
+use crate::duration::parse_duration;
 use crate::error::{Result, ResultExt};
 use crate::render::terminal::print_error;
 use flyball_console::{ExploreError, ForkedCluster};
 use flyball_core::Clock;
-use flyball_core::time::{parse_unsigned_duration, rfc3339_micro};
+use flyball_core::time::rfc3339_micro;
 use parking_lot::Mutex;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -115,7 +116,7 @@ impl Forks {
 
     /// Advances the time of a fork by a duration, and pauses it.
     pub(super) fn step(&self, number: u32, duration: &str) -> Result<(), ExploreError> {
-        let parsed = parse_unsigned_duration(duration.trim()).ok_or_else(|| {
+        let parsed = parse_duration(duration.trim()).ok_or_else(|| {
             let shown: String = duration.chars().take(MAX_SHOWN_CHARS).collect();
             ExploreError::Invalid(format!("{shown:?} is not a duration; use one such as 90s, 15m or 1h30m"))
         })?;

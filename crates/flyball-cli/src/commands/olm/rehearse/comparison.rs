@@ -6,11 +6,18 @@ use http::Method;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Limit of the fields of an object that are listed.
 const MAX_FIELDS: usize = 8;
 /// Depth to which differences are followed.
 const MAX_DEPTH: usize = 12;
+/// Longest value that is shown.
+const MAX_VALUE_CHARS: usize = 60;
+/// Takes the place of a value of a Secret.
+const CONFIDENTIAL: &str = "(confidential)";
+/// Fields of a Secret that contain its values. Tools keep copies in annotations.
+const CONFIDENTIAL_FIELDS: [&str; 3] = ["data", "stringData", "metadata.annotations"];
 /// Fields that change without a change of meaning, and the approval of the Subscription, which the rehearsal sets.
 const IGNORED: [&str; 8] = [
     "spec.installPlanApproval",
@@ -44,7 +51,27 @@ pub(super) struct Changes {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChangedObject {
     pub(super) object: String,
-    pub(super) fields: Vec<String>,
+    pub(super) fields: Vec<ChangedField>,
+    /// Number of changed fields that are not listed.
+    pub(super) more_fields: usize,
+}
+
+/// A field with different values, as JSON of limited length. A value is absent if the field is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChangedField {
+    pub(super) path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) old: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) new: Option<String>,
+}
+
+impl fmt::Display for ChangedField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "(none)".to_owned());
+        write!(f, "{}: {} -> {}", self.path, text(&self.old), text(&self.new))
+    }
 }
 
 /// A custom resource that a CRD rejects.
@@ -61,12 +88,12 @@ impl Changes {
             one.keys().filter(|key| !other.contains_key(*key)).cloned().collect()
         };
         let changed = after.iter().filter_map(|(key, new)| {
-            let mut fields = Vec::new();
-            compare(before.get(key)?, new, "", 0, &mut fields);
-            let more = fields.len().saturating_sub(MAX_FIELDS);
-            fields.truncate(MAX_FIELDS);
-            fields.extend((more > 0).then(|| format!("and {more} more")));
-            (!fields.is_empty()).then(|| ChangedObject { object: key.clone(), fields })
+            let mut differences = Vec::new();
+            compare(before.get(key)?, new, "", 0, &mut differences);
+            let more_fields = differences.len().saturating_sub(MAX_FIELDS);
+            let field = |difference: &Difference<'_>| difference.field(key.starts_with("Secret "));
+            let fields: Vec<ChangedField> = differences.iter().take(MAX_FIELDS).map(field).collect();
+            (!fields.is_empty()).then(|| ChangedObject { object: key.clone(), fields, more_fields })
         });
         let (old, new) = (permissions(before), permissions(after));
         Self {
@@ -79,25 +106,46 @@ impl Changes {
     }
 }
 
-/// Collects the paths of different fields.
-fn compare(old: &Value, new: &Value, path: &str, depth: usize, fields: &mut Vec<String>) {
+/// A field with its old and its new value, which are null if the field is absent.
+struct Difference<'v> {
+    path: String,
+    old: &'v Value,
+    new: &'v Value,
+}
+
+impl Difference<'_> {
+    fn field(&self, is_secret: bool) -> ChangedField {
+        let is_in = |parent: &&str| self.path == **parent || self.path.starts_with(&format!("{parent}."));
+        let is_confidential = is_secret && CONFIDENTIAL_FIELDS.iter().any(is_in);
+        let shown = |value: &Value| match value {
+            Value::Null => None,
+            _ if is_confidential => Some(CONFIDENTIAL.to_owned()),
+            value => Some(shortened(&value.to_string())),
+        };
+        ChangedField { path: self.path.clone(), old: shown(self.old), new: shown(self.new) }
+    }
+}
+
+/// Returns a text without its end if it is too long.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Collects different fields.
+fn compare<'v>(old: &'v Value, new: &'v Value, path: &str, depth: usize, fields: &mut Vec<Difference<'v>>) {
     if old == new || IGNORED.contains(&path) || path.starts_with(GROUP_UIDS) {
         return;
     }
-    let empty = Map::new();
     match (old, new) {
         (Value::Object(_) | Value::Null, Value::Object(_)) | (Value::Object(_), Value::Null) if depth < MAX_DEPTH => {
-            let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
-            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            let keys = |value: &'v Value| value.as_object().into_iter().flat_map(Map::keys);
+            let names: BTreeSet<&String> = keys(old).chain(keys(new)).collect();
             for name in names {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                compare(
-                    old.get(name).unwrap_or(&Value::Null),
-                    new.get(name).unwrap_or(&Value::Null),
-                    &path,
-                    depth + 1,
-                    fields,
-                );
+                compare(&old[name], &new[name], &path, depth + 1, fields);
             }
         }
         (Value::Array(old), Value::Array(new)) if old.len() == new.len() && depth < MAX_DEPTH => {
@@ -105,7 +153,7 @@ fn compare(old: &Value, new: &Value, path: &str, depth: usize, fields: &mut Vec<
                 compare(old, new, &format!("{path}[{index}]"), depth + 1, fields);
             }
         }
-        _ => fields.push(path.to_owned()),
+        _ => fields.push(Difference { path: path.to_owned(), old, new }),
     }
 }
 
@@ -203,6 +251,45 @@ mod tests {
         list.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
+    /// Returns the changed fields of the first object.
+    fn texts(changes: &Changes) -> Vec<String> {
+        changes.changed[0].fields.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn values_are_short_and_secrets_are_not_shown() {
+        let secret = |value: &str| {
+            let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": value});
+            let metadata = json!({"annotations": annotations, "labels": {"a": value}});
+            json!({"kind": "Secret", "metadata": metadata, "data": {"pw": value}, "type": value})
+        };
+        let objects = |object: Value| objects(vec![("Secret demo/s", object)]);
+        let changes = Changes::between(&objects(secret("CANARY-1")), &objects(secret("CANARY-2")));
+        let hidden = "(confidential) -> (confidential)";
+        let expected = [
+            format!("data.pw: {hidden}"),
+            format!("metadata.annotations.kubectl.kubernetes.io/last-applied-configuration: {hidden}"),
+            "metadata.labels.a: \"CANARY-1\" -> \"CANARY-2\"".to_owned(),
+            "type: \"CANARY-1\" -> \"CANARY-2\"".to_owned(),
+        ];
+        assert_eq!(texts(&changes), expected);
+        let mut gone = secret("CANARY-1");
+        gone["data"] = json!({});
+        let removed = Changes::between(&objects(secret("CANARY-1")), &objects(gone));
+        assert_eq!(texts(&removed), ["data.pw: (confidential) -> (none)"]);
+
+        let long = |letter: &str| objects(json!({"kind": "Memo", "spec": {"text": letter.repeat(1_000)}}));
+        let changed = &Changes::between(&long("ä"), &long("ö")).changed[0];
+        let value = changed.fields[0].new.clone().unwrap();
+        assert!(value.starts_with("\"öö") && value.ends_with("ö…") && value.chars().count() == 61, "{value}");
+        let many = |value: usize| {
+            let fields: Map<String, Value> = (0..20).map(|n| (format!("f{n}"), json!(value))).collect();
+            objects(json!({"kind": "Memo", "spec": fields}))
+        };
+        let changed = &Changes::between(&many(1), &many(2)).changed[0];
+        assert_eq!((changed.fields.len(), changed.more_fields), (8, 12));
+    }
+
     #[test]
     fn labels_with_the_uid_of_a_group_are_no_change() {
         let namespace = |labels: Value| objects(vec![("Namespace demo", json!({"metadata": {"labels": labels}}))]);
@@ -210,7 +297,7 @@ mod tests {
         assert_eq!(Changes::between(&namespace(before.clone()), &namespace(after)).changed, []);
         assert_eq!(Changes::between(&namespace(Value::Null), &namespace(before)).changed, []);
         let other = Changes::between(&namespace(json!({})), &namespace(json!({"team": "red"})));
-        assert_eq!(other.changed[0].fields, ["metadata.labels.team"]);
+        assert_eq!(texts(&other), ["metadata.labels.team: (none) -> \"red\""]);
     }
 
     #[test]
@@ -227,8 +314,9 @@ mod tests {
             ("Deployment demo/memo", deployment("v2")),
         ]);
         let changes = Changes::between(&before, &after);
-        assert_eq!((changes.created, changes.removed), (vec!["Role demo/new".into()], vec!["Role demo/old".into()]));
-        assert_eq!(changes.changed[0].fields, ["spec.containers[0].image"]);
+        assert_eq!(changes.created, ["Role demo/new"]);
+        assert_eq!(changes.removed, ["Role demo/old"]);
+        assert_eq!(texts(&changes), ["spec.containers[0].image: \"v1\" -> \"v2\""]);
         assert_eq!(changes.granted, ["delete deployments.apps in namespace demo"]);
         assert_eq!(changes.revoked, [""; 0]);
     }

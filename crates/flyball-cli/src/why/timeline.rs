@@ -1,15 +1,13 @@
-//! `flyball trace`: prints the history of an object and its descendants.
+//! The timeline: the history of an object and its descendants.
 //!
 //! It uses owner references, conditions, events and managed fields, which every cluster has. It writes nothing.
 
 mod history;
 
-use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::{Kind, Kinds};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{LiveLines, Style, one_line, paint};
-use clap::Args;
 use flyball_console::hide_values;
 use flyball_core::time::{SignedDuration, Timestamp};
 use history::Node;
@@ -29,54 +27,33 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Content type of lists: metadata only.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// Trace the effects of an object: Deployment, ReplicaSet, Pod, scheduled, running
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  flyball trace deployment/web
-  flyball trace site/blog -n team-a --watch")]
-pub(crate) struct TraceArgs {
-    /// Object as KIND/NAME or KIND NAME, such as deployment/web or vmgroups.vm.codeconnect.vmworld.com/a
-    object: String,
-    /// Name of the object, unless it is part of the first argument
-    name: Option<String>,
-    #[command(flatten)]
-    connection: ConnectionArgs,
-    /// Refresh every second until interrupted
-    #[arg(short, long)]
-    watch: bool,
-    /// Output format
-    #[arg(short, long, value_enum)]
+/// Prints the history of an object, and continues to do so on changes if it is watched.
+///
+/// # Errors
+///
+/// If the object cannot be read.
+pub(crate) async fn print_timeline(
+    client: &Client,
+    kinds: &Kinds,
+    (kind, namespace, name): (&Kind, &str, &str),
+    is_watched: bool,
     output: Option<Output>,
-}
-
-pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
-    block_on(async {
-        let object = std::iter::once(&args.object).chain(&args.name).cloned().collect::<Vec<_>>().join("/");
-        let wrong =
-            || Error::new(format!("{object:?} does not name an object")).hint("use kind/name, such as deployment/web");
-        let (kind, name) = object
-            .split_once('/')
-            .filter(|(kind, name)| !kind.is_empty() && !name.is_empty() && !name.contains('/'))
-            .ok_or_else(wrong)?;
-        let Connection { client, namespace, .. } = args.connection.connect().await?;
-        let kinds = Kinds::discover(&client).await?;
-        let kind = kinds.resolve(kind)?[0];
-        let (mut live, mut printed) = (LiveLines::default(), None);
-        loop {
-            let tree = build_tree(&client, &kinds, kind, &namespace, name).await?;
-            match args.output {
-                Some(_) if printed.as_ref() == Some(&tree) => {}
-                Some(output) if args.watch => output.print_next(&tree)?,
-                Some(output) => output.print(&tree)?,
-                None => live.show(lines(&tree)),
-            }
-            printed = Some(tree);
-            if !args.watch {
-                return Ok(());
-            }
-            sleep(REFRESH_INTERVAL).await;
+) -> Result<()> {
+    let (mut live, mut printed) = (LiveLines::default(), None);
+    loop {
+        let tree = build_tree(client, kinds, kind, namespace, name).await?;
+        match output {
+            Some(_) if printed.as_ref() == Some(&tree) => {}
+            Some(output) if is_watched => output.print_next(&tree)?,
+            Some(output) => output.print(&tree)?,
+            None => live.show(lines(&tree)),
         }
-    })
+        printed = Some(tree);
+        if !is_watched {
+            return Ok(());
+        }
+        sleep(REFRESH_INTERVAL).await;
+    }
 }
 
 /// Reads the current state of an object and its descendants.
