@@ -6,7 +6,7 @@ use super::error::ExecutionError;
 use super::members::Members;
 use super::ownership::{Line, differs, is_installed, is_owned, planned};
 use super::prepare::{is_managers, prepared};
-use super::resources::{is_definition, resource};
+use super::resources::{CSV, is_definition, resource};
 use super::sharing::{Sharing, check_account, conflict, sharing};
 use crate::api::labels::CRD_UPGRADE_SAFETY;
 use crate::api::{InstallPlan, Step, is_extension};
@@ -29,7 +29,7 @@ pub(super) async fn check(
 ) -> Result<(), ExecutionError> {
     let namespace = plan.namespace().unwrap_or_default();
     let check = Check { plan, manager, installer, is_unchecked: is_unchecked(plan), cx };
-    let new_kinds = new_kinds(plan, objects);
+    let (new_kinds, converted) = (new_kinds(plan, objects), converted(plan, objects));
     for (step, object) in plan.status.plan.iter().zip(objects) {
         let (group, kind) = (&step.resource.group, &step.resource.kind);
         let Some(resource) = resource(group, kind) else {
@@ -42,7 +42,8 @@ pub(super) async fn check(
             let old = manager.get(&path).await.map_err(|error| ExecutionError::at_step(step, &error))?;
             if let Some(old) = old {
                 if is_definition(group, kind) && !check.is_unchecked {
-                    check.definition(&old, &object).await.map_err(ExecutionError::new)?;
+                    let is_converted = converted.contains(&(step.resolving.as_str(), step.resource.name.as_str()));
+                    check.definition(&old, &object, is_converted).await.map_err(ExecutionError::new)?;
                 }
                 check.ownership(step, &path, &old, &object).await?;
             }
@@ -71,6 +72,19 @@ fn new_kinds(plan: &InstallPlan, objects: &[Value]) -> BTreeSet<(String, String)
     let steps = plan.status.plan.iter().zip(objects);
     let definitions = steps.filter(|(step, _)| is_definition(&step.resource.group, &step.resource.kind));
     definitions.map(|(_, object)| (text(&object["spec"]["group"]), text(&object["spec"]["names"]["kind"]))).collect()
+}
+
+/// Returns the CRDs that webhooks of the new ClusterServiceVersions convert, with the names of these. In a bundle, such
+/// a CRD does not say so: its conversion is set when the operator is installed.
+fn converted<'o>(plan: &'o InstallPlan, objects: &'o [Value]) -> BTreeSet<(&'o str, &'o str)> {
+    let steps = plan.status.plan.iter().zip(objects).filter(|(step, _)| step.resource.kind == CSV);
+    let of_csv = |(step, csv): (&'o Step, &'o Value)| {
+        let webhooks = csv["spec"]["webhookdefinitions"].as_array().into_iter().flatten();
+        let conversions = webhooks.filter(|webhook| webhook["type"] == "ConversionWebhook");
+        let names = conversions.flat_map(|webhook| webhook["conversionCRDs"].as_array().into_iter().flatten());
+        names.filter_map(Value::as_str).map(|name| (step.resource.name.as_str(), name))
+    };
+    steps.flat_map(of_csv).collect()
 }
 
 /// The common input of the checks of steps.
@@ -138,7 +152,7 @@ impl Check<'_> {
     }
 
     /// Checks that no custom resource becomes invalid, and no stored one is lost.
-    async fn definition(&self, old: &Value, new: &Value) -> Result<(), String> {
+    async fn definition(&self, old: &Value, new: &Value, is_converted: bool) -> Result<(), String> {
         let own_namespace = self.plan.namespace().unwrap_or_default();
         if let Some(reason) = lost_version(old, new) {
             return Err(reason);
@@ -146,7 +160,7 @@ impl Check<'_> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (name, group) = (text(&old["metadata"]["name"]), text(&old["spec"]["group"]));
         let (kind, plural) = (text(&old["spec"]["names"]["kind"]), text(&old["spec"]["names"]["plural"]));
-        for Tested { version, read_as, schema } in tested_versions(old, new) {
+        for Tested { version, read_as, schema } in tested_versions(old, new, is_converted) {
             let collection = format!("/apis/{}/{}/{}", encoded(&group), encoded(read_as), encoded(&plural));
             let mut page = String::new();
             // The administrators of this namespace may not see objects of others.

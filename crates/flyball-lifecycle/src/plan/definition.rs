@@ -46,12 +46,13 @@ pub(super) struct Tested<'d> {
 
 /// Returns the versions for which custom resources have to be validated: those whose schema changes, in the form in
 /// which they are served; and, without a conversion webhook, new ones: copies of what is stored get their version. A
-/// webhook that converts to a new version does not run before the upgrade.
-pub(super) fn tested_versions<'d>(old: &'d Value, new: &'d Value) -> Vec<Tested<'d>> {
+/// webhook that converts to a new version does not run before the upgrade. `is_converted` is true if the new operator
+/// has one.
+pub(super) fn tested_versions<'d>(old: &'d Value, new: &'d Value, is_converted: bool) -> Vec<Tested<'d>> {
     let schema = |version: &'d Value| &version["schema"]["openAPIV3Schema"];
     let served = || versions(old).filter(|version| version["served"] == true);
     let stored = served().find(|version| version["storage"] == true).or_else(|| served().next());
-    let is_converted = new["spec"]["conversion"]["strategy"] == "Webhook";
+    let is_converted = is_converted || new["spec"]["conversion"]["strategy"] == "Webhook";
     let tested = |version: &'d Value| {
         let (name, schema_of_new) = (text(&version["name"]), schema(version));
         match versions(old).find(|before| before["name"] == version["name"]) {
@@ -120,9 +121,10 @@ mod tests {
         let mut new = definition(&[("v1", same.clone()), ("v2", strict.clone()), ("v3", same.clone())], &[]);
         let changed = Tested { version: "v2", read_as: "v2", schema: &strict };
         let added = Tested { version: "v3", read_as: "v1", schema: &same };
-        assert_eq!(tested_versions(&old, &new), [changed, added]);
+        assert_eq!(tested_versions(&old, &new, false), [changed, added]);
+        assert_eq!(tested_versions(&old, &new, true).iter().map(|tested| tested.version).collect::<Vec<_>>(), ["v2"]);
         new["spec"]["conversion"]["strategy"] = "Webhook".into();
-        assert_eq!(tested_versions(&old, &new).iter().map(|tested| tested.version).collect::<Vec<_>>(), ["v2"]);
+        assert_eq!(tested_versions(&old, &new, false).iter().map(|tested| tested.version).collect::<Vec<_>>(), ["v2"]);
         assert_eq!(rejection(&json!({"spec": {}}), &strict), None);
         let rejected = rejection(&json!({}), &strict).unwrap();
         assert_eq!(rejected, "updated validation is too restrictive: [].spec: Required value");

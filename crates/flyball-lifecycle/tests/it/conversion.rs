@@ -82,16 +82,16 @@ fn convert(mut widget: Value, version: &str) -> Value {
 
 /// Returns the CRD of a version of the operator. Both versions store v1beta1, so that there is a way back.
 fn definition(has_v1: bool) -> Value {
-    let version = |name: &str, fields: Value| {
-        let spec = json!({"type": "object", "properties": fields});
+    let version = |name: &str, required: &str, fields: Value| {
+        let spec = json!({"type": "object", "properties": fields, "required": [required]});
         json!({
             "name": name, "served": true, "storage": name == "v1beta1",
             "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
         })
     };
-    let mut versions = vec![version("v1beta1", json!({"height": {"type": "integer"}}))];
+    let mut versions = vec![version("v1beta1", "height", json!({"height": {"type": "integer"}}))];
     if has_v1 {
-        versions.push(version("v1", json!({"size": {"type": "integer"}, "mode": {"type": "string"}})));
+        versions.push(version("v1", "size", json!({"size": {"type": "integer"}, "mode": {"type": "string"}})));
     }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": DEFINITION},

@@ -67,14 +67,27 @@ fn fails(plan: &InstallPlan) -> bool {
         && matches!(plan.status.phase, InstallPlanPhase::Installing | InstallPlanPhase::Failed)
 }
 
-/// Returns the CRDs of a plan.
+/// Returns the CRDs of a plan. A CRD that a webhook of the new operator converts does not say so in the bundle.
 fn of_plan(plan: &InstallPlan) -> Vec<Value> {
-    let steps = plan.status.plan.iter().filter(|step| step.resource.kind == "CustomResourceDefinition");
-    let objects = steps.filter_map(|step| serde_json::from_str::<Value>(&step.resource.manifest).ok());
     // A manifest may be a reference to another object.
-    objects
-        .filter(|object| object["kind"] == "CustomResourceDefinition" && object["spec"]["group"].is_string())
-        .collect()
+    let read = |kind: &str| -> Vec<Value> {
+        let steps = plan.status.plan.iter().filter(|step| step.resource.kind == kind);
+        let objects = steps.filter_map(|step| serde_json::from_str::<Value>(&step.resource.manifest).ok());
+        objects.filter(|object| object["kind"] == kind).collect()
+    };
+    let csvs = read("ClusterServiceVersion");
+    let webhooks = csvs.iter().flat_map(|csv| csv["spec"]["webhookdefinitions"].as_array().into_iter().flatten());
+    let conversions = webhooks.filter(|webhook| webhook["type"] == "ConversionWebhook");
+    let converted: Vec<&Value> =
+        conversions.flat_map(|webhook| webhook["conversionCRDs"].as_array().into_iter().flatten()).collect();
+    let mut definitions = read("CustomResourceDefinition");
+    definitions.retain(|object| object["spec"]["group"].is_string());
+    for definition in &mut definitions {
+        if converted.contains(&&definition["metadata"]["name"]) {
+            definition["spec"]["conversion"] = json!({"strategy": "Webhook"});
+        }
+    }
+    definitions
 }
 
 /// Returns the operators that have installed a CRD, as `PACKAGE.NAMESPACE`.

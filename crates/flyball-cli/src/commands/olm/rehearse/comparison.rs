@@ -14,6 +14,8 @@ const MAX_FIELDS: usize = 8;
 const MAX_DEPTH: usize = 12;
 /// Longest value that is shown.
 const MAX_VALUE_CHARS: usize = 60;
+/// Number of characters before a difference that are shown.
+const MAX_CONTEXT_CHARS: usize = 16;
 /// Takes the place of a value of a Secret.
 const CONFIDENTIAL: &str = "(confidential)";
 /// Fields of a Secret that contain its values. Tools keep copies in annotations.
@@ -117,21 +119,31 @@ impl Difference<'_> {
     fn field(&self, is_secret: bool) -> ChangedField {
         let is_in = |parent: &&str| self.path == **parent || self.path.starts_with(&format!("{parent}."));
         let is_confidential = is_secret && CONFIDENTIAL_FIELDS.iter().any(is_in);
-        let shown = |value: &Value| match value {
-            Value::Null => None,
-            _ if is_confidential => Some(CONFIDENTIAL.to_owned()),
-            value => Some(shortened(&value.to_string())),
+        let [old, new] = [self.old, self.new].map(|value| (!value.is_null()).then(|| value.to_string()));
+        let start = match (&old, &new) {
+            (Some(old), Some(new)) => start_of_difference(old, new),
+            _ => 0,
         };
-        ChangedField { path: self.path.clone(), old: shown(self.old), new: shown(self.new) }
+        let shown = |text: String| if is_confidential { CONFIDENTIAL.to_owned() } else { shortened(&text, start) };
+        let [old, new] = [old, new].map(|text| text.map(shown));
+        ChangedField { path: self.path.clone(), old, new }
     }
 }
 
-/// Returns a text without its end if it is too long.
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+/// Returns the number of characters that two texts have in common at their beginning, and that can be left out so that
+/// the difference is shown.
+fn start_of_difference(old: &str, new: &str) -> usize {
+    let common = old.chars().zip(new.chars()).take_while(|(one, other)| one == other).count();
+    let is_short = |text: &str| text.chars().nth(MAX_VALUE_CHARS).is_none();
+    if is_short(old) && is_short(new) { 0 } else { common.saturating_sub(MAX_CONTEXT_CHARS) }
+}
+
+/// Returns a part of a text that is not too long.
+fn shortened(text: &str, start: usize) -> String {
+    let mut rest = text.chars().skip(start);
+    let shown: String = rest.by_ref().take(MAX_VALUE_CHARS).collect();
+    let (before, after) = (if start > 0 { "…" } else { "" }, if rest.next().is_some() { "…" } else { "" });
+    format!("{before}{shown}{after}")
 }
 
 /// Collects different fields.
@@ -282,6 +294,9 @@ mod tests {
         let changed = &Changes::between(&long("ä"), &long("ö")).changed[0];
         let value = changed.fields[0].new.clone().unwrap();
         assert!(value.starts_with("\"öö") && value.ends_with("ö…") && value.chars().count() == 61, "{value}");
+        let text = |end: &str| objects(json!({"kind": "Memo", "spec": format!("{}{end}", "same ".repeat(30))}));
+        let late = Changes::between(&text("old"), &text("new"));
+        assert_eq!(texts(&late), ["spec: … same same same old\" -> … same same same new\""]);
         let many = |value: usize| {
             let fields: Map<String, Value> = (0..20).map(|n| (format!("f{n}"), json!(value))).collect();
             objects(json!({"kind": "Memo", "spec": fields}))
