@@ -139,8 +139,8 @@ impl Stage {
             Subject::Process(_) => installation.install_program(&operator, &manifests).await?,
         };
         let bindings = installation.bindings.iter().map(|(_, binding)| binding);
-        let installed: Vec<Value> = manifests.iter().chain(bindings).cloned().collect();
-        let mut has_events = Subject::depends_on_events(&installed);
+        let applied: Vec<Value> = manifests.iter().chain(bindings).cloned().collect();
+        let mut has_events = Subject::depends_on_events(&applied);
         for manifest in &prerequisites {
             let objects = parse_manifest(manifest).map_err(StageError)?;
             has_events |= Subject::depends_on_events(&objects);
