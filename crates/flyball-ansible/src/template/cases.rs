@@ -189,6 +189,14 @@ fn list_filters_are_charged_per_item() {
     let often =
         "{% for item in list %}{{ list | type_debug }}{{ item in list }}{{ list is superset(list) }}{% endfor %}";
     assert!(scope(5_000).render_text(often).unwrap_err().contains("fuel"));
+    // Each level of nested maps is compared with all maps within it.
+    let deep = |leaf: i64| (0..300).fold(json!({"a": vec![1; 2_000], "b": leaf}), |inner, _| json!({"a": inner}));
+    let vars = data([("left".to_owned(), deep(1)), ("right".to_owned(), deep(2))]);
+    let scope = Scope::new(vec![Arc::new(vars)], Vec::new());
+    assert!(scope.render_text("{{ left | combine(right) | length }}").is_ok());
+    let error = scope.render_text("{{ left | combine(right, recursive=true) | length }}").unwrap_err();
+    assert!(error.contains("fuel"), "{error}");
+    gives("{{ [{'a': 1, 'b': 2}] is subset([{'b': 2, 'a': 1}]) }}", json!(true));
 }
 
 #[test]
@@ -372,6 +380,7 @@ fn namespace_nested_by_a_loop_overflows_no_stack() {
             "{{ ns.x in [ns.y, [ns.x]] }}",
             "{{ ns.y | tojson }}",
             "{{ [ns.x, ns.y] | sort | length }}",
+            "{{ {ns.x: 1, ns.y: 2} | length }}",
         ] {
             let _ = scope().render_text(&template(turns, end));
         }

@@ -17,7 +17,7 @@ use crate::value::memory;
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
-use collections::sorted;
+pub(super) use collections::sorted;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
 use serde_json::ser::{Formatter, PrettyFormatter};

@@ -212,7 +212,7 @@ fn distinct(
 }
 
 /// Returns a value with the fields of all maps sorted, since the order of two maps depends on that of their fields.
-pub(super) fn sorted(value: &Value) -> Result<Value, Error> {
+pub(in super::super) fn sorted(value: &Value) -> Result<Value, Error> {
     Ok(match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => {
             let items = value.try_iter()?.map(|item| sorted(&item)).collect::<Result<Vec<_>, _>>()?;
