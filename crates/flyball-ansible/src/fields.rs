@@ -1,12 +1,12 @@
 //! Maps with known fields: each field is removed with its type, and remaining fields are errors.
 
+use crate::value::{Map, Value};
 use crate::yaml::type_name;
-use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// The remaining fields of a map.
 pub(crate) struct Fields {
-    remaining: Map<String, Value>,
+    remaining: Map,
     known: Vec<&'static str>,
 }
 
@@ -65,7 +65,7 @@ impl Fields {
         }
     }
 
-    pub(crate) fn map(&mut self, name: &'static str) -> Result<Map<String, Value>, FieldError> {
+    pub(crate) fn map(&mut self, name: &'static str) -> Result<Map, FieldError> {
         match self.remove(name) {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),

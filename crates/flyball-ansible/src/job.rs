@@ -71,8 +71,9 @@ pub(crate) struct Job<'r> {
 /// Logs the result of a task; `output` is `None` if it is hidden.
 pub(crate) fn log_task(log: LogEvents, task: &str, is_debug: bool, result: &str, output: Option<&impl Serialize>) {
     let output = output.filter(|_| is_debug || log == LogEvents::Everything);
-    // Its length is limited like that of a message.
-    let text = |output| TaskError::new(serde_json::to_string(output).unwrap_or_default()).message;
+    // As in Ansible, its fields are sorted. Its length is limited like that of a message.
+    let sorted = |output| serde_json::to_value(output).unwrap_or_default().to_string();
+    let text = |output| TaskError::new(sorted(output)).message;
     match (log, output) {
         (LogEvents::Nothing, Some(output)) => tracing::debug!("{}", text(output)),
         (LogEvents::Nothing, None) => {}

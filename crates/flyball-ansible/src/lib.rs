@@ -74,6 +74,7 @@ mod shares;
 mod snake;
 mod status;
 mod template;
+mod value;
 mod variables;
 mod vault;
 mod watches;

@@ -16,6 +16,7 @@ use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::snake::snake;
 use crate::status;
 use crate::template::walk;
+use crate::value::from_value;
 use crate::vault::Vault;
 use crate::watches::{Executor, Watch, Watches};
 use crate::yaml;
@@ -296,7 +297,7 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
                             "the CustomResourceDefinition must have apiVersion apiextensions.k8s.io/v1: other versions were removed from Kubernetes",
                         ));
                     }
-                    let definition = serde_json::from_value(document);
+                    let definition = from_value(document);
                     definitions.push(definition.map_err(|error| {
                         Error::file(&path, format_args!("not a valid CustomResourceDefinition: {error}"))
                     })?);

@@ -24,7 +24,7 @@ pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};
 pub(crate) use load::{candidate_paths, load, named};
 
 use crate::template::{Files, Vars};
-use serde_json::{Map, Value};
+use crate::value::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ pub(crate) enum LoopItems {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Calls a module.
-    Module(Module, Map<String, Value>),
+    Module(Module, Map),
     /// Runs tasks; rescue tasks if one fails; and the `always` tasks in any case.
     Block { tasks: Arc<[Task]>, rescue: Arc<[Task]>, always: Arc<[Task]> },
     /// Runs the tasks of a file.

@@ -4,7 +4,7 @@
 //! See
 //! <https://sdk.operatorframework.io/docs/building-operators/ansible/development-tips/#extra-vars-sent-to-ansible>.
 
-use serde_json::{Map, Value};
+use crate::value::{Map, Value};
 use std::sync::LazyLock;
 
 /// Abbreviations that are separate words at any position.

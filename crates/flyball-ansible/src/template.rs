@@ -49,6 +49,7 @@ pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
 pub(crate) use sources::Sources;
 pub(crate) use texts::hash_of;
 
+use crate::value::{Map, Value as Json};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
@@ -148,22 +149,31 @@ fn items(state: &State<'_, '_>, list: &Value) -> Result<Vec<Value>, Error> {
 /// # Errors
 /// If it is nested too deep: traversals recurse, and tasks may nest a variable one level deeper in each iteration of
 /// a loop.
-pub(crate) fn weight(value: &serde_json::Value) -> Result<u64, String> {
+pub(crate) fn weight(value: &Json) -> Result<u64, String> {
     weight_within(value, MAX_DEPTH)
 }
 
-fn weight_within(value: &serde_json::Value, depth: usize) -> Result<u64, String> {
-    use serde_json::Value as Json;
-    let of_text = |text: &str| 1 + (text.len() / BYTES_PER_FUEL) as u64;
+fn weight_within(value: &Json, depth: usize) -> Result<u64, String> {
     let inner = depth.checked_sub(1).ok_or_else(|| format!("the value is nested deeper than {MAX_DEPTH}"))?;
     match value {
-        Json::String(text) => Ok(of_text(text)),
+        Json::String(text) => Ok(weight_of_text(text)),
         Json::Array(items) => items.iter().try_fold(1, |sum, item| Ok(sum + weight_within(item, inner)?)),
-        Json::Object(fields) => {
-            fields.iter().try_fold(1, |sum, (key, field)| Ok(sum + of_text(key) + weight_within(field, inner)?))
-        }
+        Json::Object(fields) => fields_within(fields, inner),
         _ => Ok(1),
     }
+}
+
+/// Returns the fuel for traversing the fields of a map.
+fn weight_of_fields(fields: &Map) -> Result<u64, String> {
+    fields_within(fields, MAX_DEPTH)
+}
+
+fn fields_within(fields: &Map, depth: usize) -> Result<u64, String> {
+    fields.iter().try_fold(1, |sum, (key, field)| Ok(sum + weight_of_text(key) + weight_within(field, depth)?))
+}
+
+fn weight_of_text(text: &str) -> u64 {
+    1 + (text.len() / BYTES_PER_FUEL) as u64
 }
 
 /// Converts a value for the engine.
@@ -181,13 +191,33 @@ fn check_defined(value: &Value) -> Result<(), Error> {
     }
 }
 
-/// Converts a value from the engine.
-fn to_json(value: &Value) -> Result<serde_json::Value, Error> {
+/// Converts a value from the engine. The nesting is at most [`MAX_DEPTH`] deep.
+fn to_json(value: &Value) -> Result<Json, Error> {
     if value.kind() == ValueKind::Bytes {
         // JSON has no bytes.
         return python::text(value).map(Into::into);
     }
-    serde_json::to_value(value).map_err(|error| reject(error.to_string()))
+    converted(value)
+}
+
+fn converted(value: &Value) -> Result<Json, Error> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => value.try_iter()?.map(|item| converted(&item)).collect(),
+        ValueKind::Map => {
+            let field = |key: Value| Ok((field_name(&key)?, converted(&value.get_item(&key)?)?));
+            Ok(Json::Object(value.try_iter()?.map(field).collect::<Result<_, Error>>()?))
+        }
+        // The others have no fields, whose order would be lost.
+        _ => serde_json::to_value(value).map(Json::from).map_err(|error| reject(error.to_string())),
+    }
+}
+
+/// Returns the name of a field for a key, which JSON requires to be a string.
+fn field_name(key: &Value) -> Result<String, Error> {
+    match key.kind() {
+        ValueKind::String | ValueKind::Bool | ValueKind::Number => Ok(key.to_string()),
+        _ => Err(reject("key must be a string")),
+    }
 }
 
 /// Formats an error on one line, without positions in internal texts.

@@ -9,9 +9,9 @@ mod linear;
 use crate::names::{Names, Reason, own_names};
 use crate::snake::{snake, snake_keys};
 use crate::template::{Vars, data, templates};
+use crate::value::{Value, json, to_value};
 use crate::watches::Watch;
 use kube::core::DynamicObject;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Limits of rejected fields in a message, and of characters per name.
@@ -41,10 +41,10 @@ pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes
 }
 
 fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
-    let spec = object.data.get("spec").filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));
+    let spec = object.data.get("spec").filter(|spec| spec.is_object()).map_or_else(|| json!({}), Value::from);
     let meta = json!({"name": object.metadata.name, "namespace": object.metadata.namespace});
     // A serialized object is a map, and this one was JSON before.
-    let whole = serde_json::to_value(object).unwrap_or_default();
+    let whole = to_value(object).unwrap_or_default();
     let own: BTreeMap<_, _> =
         own_names(&watch.gvk).into_iter().zip([meta.clone(), meta, whole, spec.clone()]).collect();
     let (mut vars, mut rejected) = (BTreeMap::new(), Vec::new());
@@ -108,7 +108,7 @@ mod tests {
         };
         let object = json!({"apiVersion": "cache.my-example.com/v1", "kind": "Memcached",
             "metadata": {"name": "a", "namespace": "b"}, "spec": {"replicaCount": 2, "size": 1}});
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let object: DynamicObject = crate::value::from_value(object).unwrap();
         let names = Names::default();
         let RunVariables { vars, rejected } = of(&object, &Watch { snake_case: true, ..watch.clone() }, &names, false);
         assert!(rejected.is_empty());
@@ -128,7 +128,7 @@ mod tests {
         let gvk = GroupVersionKind::new("example.com", "v1", "Shop");
         let watch = Watch { gvk, snake_case, ..Watch::default() };
         let object = json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
-        of(&serde_json::from_value(object).unwrap(), &watch, names, false)
+        of(&crate::value::from_value(object).unwrap(), &watch, names, false)
     }
 
     #[test]

@@ -9,10 +9,10 @@ pub(crate) use paths::{role_paths, roles_path};
 use crate::error::{Error, Result};
 use crate::metrics::ROLE_METRICS_ADDRESS;
 use crate::services::{Resolver, Services};
+use crate::value::Map;
 use crate::vault::Vault;
 use entries::LIST;
 use flyball::{GroupVersionKind, Kind};
-use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -99,7 +99,7 @@ pub(crate) struct Watch {
     pub(crate) runs: Runs,
     /// The executor, if it differs from that of the operator.
     pub(crate) executor: Option<Executor>,
-    pub(crate) vars: Map<String, Value>,
+    pub(crate) vars: Map,
     pub(crate) finalizer: Option<Finalizer>,
     pub(crate) reconcile_period: Option<Duration>,
     pub(crate) manage_status: bool,
@@ -170,7 +170,7 @@ pub(crate) struct Finalizer {
     pub(crate) name: String,
     /// The role or playbook, if it differs from that of the entry.
     pub(crate) runs: Option<Runs>,
-    pub(crate) vars: Map<String, Value>,
+    pub(crate) vars: Map,
 }
 
 impl Watches {

@@ -11,8 +11,8 @@ pub(crate) use emit::{Options, emit};
 pub(crate) use lines::Lines;
 
 use crate::error::{Error, Result};
+use crate::value::Value;
 use crate::vault::Vault;
-use serde_json::Value;
 use std::path::Path;
 
 /// Size limit of a file: larger ones were not written by hand.
@@ -73,7 +73,7 @@ pub(crate) fn documents(text: &str, vault: &Vault) -> Result<Vec<Value>, String>
 }
 
 /// Parses all non-empty documents of a text that users may have written, at least in part. Their values may take a
-/// number of bytes, see [`memory`](flyball_core::memory).
+/// number of bytes, see [`memory`](crate::value::memory).
 pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, ScalarError> {
     non_empty(compose::compose(text, bytes, None))
 }
@@ -129,7 +129,7 @@ pub(crate) fn truth(value: &Value) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     #[test]
     fn unquoted_words_are_booleans() {

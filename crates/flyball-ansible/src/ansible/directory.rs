@@ -7,6 +7,7 @@ use super::work_dir::WorkDir;
 use crate::job::Job;
 use crate::names::special_names;
 use crate::template::{PASSED, Var, Vars};
+use crate::value;
 use crate::watches::{Runs, Watch};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -241,14 +242,14 @@ impl Serialize for Variable<'_> {
 }
 
 /// A value with all its texts marked as unsafe.
-struct UnsafeTexts<'v>(&'v Value);
+struct UnsafeTexts<'v>(&'v value::Value);
 
 impl Serialize for UnsafeTexts<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::String(text) => to.collect_map([("__ansible_unsafe", text)]),
-            Value::Array(items) => to.collect_seq(items.iter().map(UnsafeTexts)),
-            Value::Object(fields) => {
+            value::Value::String(text) => to.collect_map([("__ansible_unsafe", text)]),
+            value::Value::Array(items) => to.collect_seq(items.iter().map(UnsafeTexts)),
+            value::Value::Object(fields) => {
                 // Such keys encode Ansible's own types.
                 let fields = fields.iter().filter(|(key, _)| !key.starts_with("__ansible_"));
                 to.collect_map(fields.map(|(key, field)| (key, UnsafeTexts(field))))
@@ -266,13 +267,13 @@ mod tests {
     fn connection_defaults_to_local() {
         let watch = Watch::default();
         assert_eq!(connection(&watch)["ansible_connection"], "local");
-        let watch = Watch { vars: Map::from_iter([("ansible_connection".to_owned(), "ssh".into())]), ..watch };
+        let watch = Watch { vars: value::Map::from_iter([("ansible_connection".to_owned(), "ssh".into())]), ..watch };
         assert!(!connection(&watch).contains_key("ansible_connection"));
     }
 
     #[test]
     fn special_keys_are_removed_from_data() {
-        let data = json!({"a": [{"__ansible_vault": "x", "__ansible_unsafe": "y", "b": "{{ c }}"}]});
+        let data = value::json!({"a": [{"__ansible_vault": "x", "__ansible_unsafe": "y", "b": "{{ c }}"}]});
         assert_eq!(
             serde_json::to_value(UnsafeTexts(&data)).unwrap(),
             json!({"a": [{"b": {"__ansible_unsafe": "{{ c }}"}}]})

@@ -423,7 +423,8 @@ fn is_parseable(body: &[u8]) -> bool {
 
 /// Parses a body as YAML.
 fn documents(body: &[u8]) -> Option<Vec<Value>> {
-    yaml::documents_within(std::str::from_utf8(body).ok()?, yaml::MAX_TEXT_MEMORY).ok()
+    let documents = yaml::documents_within(std::str::from_utf8(body).ok()?, yaml::MAX_TEXT_MEMORY).ok()?;
+    Some(documents.into_iter().map(Value::from).collect())
 }
 
 /// Returns true if a built-in resource is cluster-scoped.
@@ -487,7 +488,7 @@ mod tests {
             {"apiVersion": "v1", "kind": "ConfigMap"},
             {"apiVersion": "v1", "kind": "Secret", "type": token["type"]},
         ]});
-        let literals = Literals::of(definitions.as_object().unwrap());
+        let literals = Literals::of(&definitions.as_object().unwrap().clone().into());
         let created = created.into_iter().chain(kind_of("rbac.authorization.k8s.io/v1", "RoleBinding")).collect();
         let found = Kinds { created, literals, ..Kinds::default() };
         for (path, body) in &all {

@@ -4,6 +4,7 @@
 //! literal in a task, so that users cannot add series. Invariant: no series of a metric is one of another metric.
 
 use super::BUCKETS;
+use crate::value::{Map, Value};
 use crate::yaml::{to_text, truth, type_name};
 use flyball_core::time::Timestamp;
 use parking_lot::Mutex;
@@ -12,7 +13,6 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::histogram::Histogram;
-use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 
 impl Update {
     /// Parses the arguments of the module, as in a task or in the body of a request. A `null` counts as missing.
-    pub(crate) fn parse(arguments: &Map<String, Value>) -> Result<Self, String> {
+    pub(crate) fn parse(arguments: &Map) -> Result<Self, String> {
         let argument = |name: &str| arguments.get(name).filter(|value| !value.is_null());
         let name = argument("name").map(to_text).ok_or("name: required")?;
         check_name(&name)?;
@@ -305,9 +305,9 @@ impl Collector for RoleMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::json;
     use prometheus_client::encoding::text;
     use prometheus_client::registry::Registry;
-    use serde_json::json;
 
     fn apply(metrics: &RoleMetrics, arguments: Value) -> Result<(), String> {
         let mut all = json!({"description": "things"}).as_object().unwrap().clone();

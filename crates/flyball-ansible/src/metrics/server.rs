@@ -4,6 +4,7 @@
 //! everything about a request is bounded.
 
 use super::roles::{RoleMetrics, Update};
+use crate::value::Value;
 use flyball::listener;
 use flyball_core::time::Timestamp;
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,7 +13,6 @@ use hyper::header::CONTENT_TYPE;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};

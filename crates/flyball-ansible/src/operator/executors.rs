@@ -8,9 +8,9 @@ use crate::metrics::Metrics;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
 use crate::shares::Shares;
+use crate::value::Map;
 use crate::watches::{Executor, Runs, Watch, Watches};
 use flyball::MemoryBudget;
-use serde_json::{Map, Value};
 use std::sync::{Arc, OnceLock};
 
 /// The shares of the workers of one controller.
@@ -102,7 +102,7 @@ impl Executors<'_> {
         watch: &Watch,
         runs: &Runs,
         declared: &DeclaredVariables,
-        vars: &Map<String, Value>,
+        vars: &Map,
         shares: &ControllerShares,
     ) -> Result<(MakeExecutor, Kinds, usize)> {
         let (folder, vault) = (self.watches.directory(), &watch.vault);
@@ -157,12 +157,7 @@ impl Executors<'_> {
         Ok((Box::new(make), kinds, PROCESS_BYTES))
     }
 
-    fn built_in(
-        &self,
-        playbook: Playbook,
-        vars: &Map<String, Value>,
-        shares: &ControllerShares,
-    ) -> (MakeExecutor, Kinds, usize) {
+    fn built_in(&self, playbook: Playbook, vars: &Map, shares: &ControllerShares) -> (MakeExecutor, Kinds, usize) {
         let kinds = Kinds::of(&playbook, vars);
         let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
         let memory = self.memory.clone();

@@ -4,7 +4,7 @@ use super::Module;
 use super::arguments::{ArgumentsError, UnsupportedArgument, unsupported_in};
 use super::core_modules::CORE_MODULES;
 use crate::metrics::check_name;
-use serde_json::{Map, Value};
+use crate::value::{Map, Value};
 
 /// A module, its collections, and its arguments.
 struct ModuleArguments {
@@ -240,7 +240,7 @@ pub(super) fn is_module(key: &str) -> bool {
 }
 
 /// Finds a module by name and validates its arguments.
-pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String, Value>), ArgumentsError> {
+pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map), ArgumentsError> {
     let Some(known) = find(name) else {
         if let (None | Some("kubernetes.core" | "community.kubernetes"), "k8s_exec" | "k8s_cp" | "k8s_log") =
             split(name)
@@ -279,14 +279,14 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
 }
 
 /// Returns the arguments that a module does not support.
-pub(super) fn unsupported_arguments(name: &str, arguments: &Map<String, Value>) -> Vec<UnsupportedArgument> {
+pub(super) fn unsupported_arguments(name: &str, arguments: &Map) -> Vec<UnsupportedArgument> {
     let Some(known) = find(name) else { return Vec::new() };
     let connects = known.collections == KUBERNETES;
     known.arguments.map_or_else(Vec::new, |takes| unsupported_in(known.module, name, connects, takes, arguments))
 }
 
 /// Validates arguments as far as possible without evaluation.
-fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(), ArgumentsError> {
+fn check(module: Module, name: &str, arguments: &Map) -> Result<(), ArgumentsError> {
     let literal = |argument: &str| {
         arguments.get(argument).and_then(Value::as_str).filter(|text| !crate::template::is_template(text))
     };
@@ -339,7 +339,7 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
 }
 
 /// Validates the arguments of `osdk_metric`.
-fn check_metric(arguments: &Map<String, Value>) -> Result<(), String> {
+fn check_metric(arguments: &Map) -> Result<(), String> {
     let literal = |argument: &str| {
         arguments.get(argument).and_then(Value::as_str).filter(|text| !crate::template::is_template(text))
     };
@@ -362,7 +362,7 @@ fn check_metric(arguments: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Parses `key=value` pairs of a one-line task.
-pub(super) fn pairs(text: &str) -> Result<Map<String, Value>, String> {
+pub(super) fn pairs(text: &str) -> Result<Map, String> {
     let mut pairs = Map::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -408,7 +408,7 @@ pub(super) fn value(text: &str) -> Result<(String, &str), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     #[test]
     fn modules_are_found_by_all_their_names() {

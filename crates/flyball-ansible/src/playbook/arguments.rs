@@ -4,7 +4,7 @@
 //! message has Ansible's words; arguments that only Ansible has are a limit of the built-in executor.
 
 use super::Module;
-use serde_json::{Map, Value};
+use crate::value::Map;
 
 /// A problem of a module's arguments.
 #[derive(Debug, PartialEq)]
@@ -96,7 +96,7 @@ pub(super) fn unsupported_in(
     name: &str,
     connects: bool,
     takes: &[&str],
-    arguments: &Map<String, Value>,
+    arguments: &Map,
 ) -> Vec<UnsupportedArgument> {
     let error = |argument: &str| -> ArgumentsError {
         if connects && CONNECTION.contains(&argument) {

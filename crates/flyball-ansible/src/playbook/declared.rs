@@ -8,10 +8,10 @@ use super::load::named;
 use crate::error::{Error, Result};
 use crate::names::is_special;
 use crate::template::{is_template, normal, walk};
+use crate::value::{Map, Value};
 use crate::vault::Vault;
 use crate::watches::{Runs, role_paths, roles_path};
 use crate::yaml;
-use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -186,7 +186,7 @@ impl<'p> Walker<'p> {
 
     /// Records the variables of a single file. Tasks may write files outside of the project, so these declare no
     /// special variables.
-    fn file_variables(&mut self, file: &Path, vars: Map<String, Value>) {
+    fn file_variables(&mut self, file: &Path, vars: Map) {
         let is_external = file.canonicalize().is_ok_and(|file| self.is_external(&file));
         let names = vars.into_iter().map(|(name, _)| name);
         self.names.own.extend(names.filter(|name| !is_external || !is_special(name)));
@@ -293,14 +293,7 @@ impl<'p> Walker<'p> {
     }
 
     /// Searches a field of a task with these `args`.
-    fn field(
-        &mut self,
-        key: &str,
-        value: &Value,
-        args: &Map<String, Value>,
-        around: &Path,
-        depth: usize,
-    ) -> Result<()> {
+    fn field(&mut self, key: &str, value: &Value, args: &Map, around: &Path, depth: usize) -> Result<()> {
         let own = &mut self.names.own;
         // Neither executor accepts computed names.
         let mut note = |name: &Value| own.extend(name.as_str().filter(|name| !is_template(name)).map(str::to_owned));
@@ -349,14 +342,7 @@ impl<'p> Walker<'p> {
     }
 
     /// Searches a module with its arguments, and those in `args`.
-    fn action(
-        &mut self,
-        module: &str,
-        arguments: &Value,
-        args: &Map<String, Value>,
-        around: &Path,
-        depth: usize,
-    ) -> Result<()> {
+    fn action(&mut self, module: &str, arguments: &Value, args: &Map, around: &Path, depth: usize) -> Result<()> {
         // A computed module may be any.
         let module = if is_template(module) { "set_fact" } else { last(module) };
         let is_file =
@@ -401,7 +387,7 @@ impl<'p> Walker<'p> {
     }
 
     /// Parses arguments, which may be pairs in a string.
-    fn arguments(&self, value: &Value) -> Map<String, Value> {
+    fn arguments(&self, value: &Value) -> Map {
         match value {
             Value::Object(arguments) => arguments.clone(),
             Value::String(text) => pairs(text).unwrap_or_else(|_| {
@@ -510,7 +496,7 @@ impl Walker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     fn own(tasks: &Value) -> Vec<String> {
         let vault = Vault::default();

@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::names::Names;
 use crate::snake::snake;
 use crate::template::is_template;
+use crate::value::{Map, Value};
 use crate::vault::Vault;
 use crate::yaml::{self, type_name};
-use serde_json::{Map, Value};
 use std::path::Path;
 
 /// Returns the fields of a custom resource that set variables to their defaults in a role, in camel case.
@@ -17,8 +17,8 @@ use std::path::Path;
 ///
 /// # Errors
 /// If the file with the defaults cannot be read, or is no map without encrypted values.
-pub fn default_fields(role: &Path) -> Result<Map<String, Value>> {
-    let Some(file) = named(&role.join("defaults"), "main") else { return Ok(Map::new()) };
+pub fn default_fields(role: &Path) -> Result<serde_json::Map<String, serde_json::Value>> {
+    let Some(file) = named(&role.join("defaults"), "main") else { return Ok(serde_json::Map::new()) };
     // Without a password: a custom resource must not contain decrypted values.
     let variables = match yaml::read_document(&file, &Vault::default())? {
         Value::Null => Map::new(),
@@ -30,7 +30,7 @@ pub fn default_fields(role: &Path) -> Result<Map<String, Value>> {
     let names = Names { inputs: variables.keys().cloned().collect(), ..Names::default() };
     let fields = variables.into_iter().filter_map(|(name, value)| {
         let field = [camel(&name), name.clone()].into_iter().find(|field| snake(field) == name)?;
-        (names.rejection(&field, &name).is_none() && is_data(&value)).then_some((field, value))
+        (names.rejection(&field, &name).is_none() && is_data(&value)).then_some((field, value.into()))
     });
     Ok(fields.collect())
 }
@@ -61,7 +61,7 @@ fn is_data(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     #[test]
     fn fields_have_the_values_of_their_variables() {
@@ -75,7 +75,7 @@ mod tests {
         std::fs::remove_dir_all(&role).unwrap();
         let expected =
             json!({"size": 3, "containerPort": 80, "onByDefault": true, "port80": 1, "labels": {"app": "a"}});
-        assert_eq!(Value::Object(fields), expected);
+        assert_eq!(serde_json::Value::Object(fields), expected);
         assert_eq!(default_fields(&role).unwrap(), Map::new());
     }
 }

@@ -4,8 +4,8 @@ use super::texts::{check_all, check_conditions, literal_name};
 use super::{Action, ExtendedLoop, Loop, LoopItems, Module, Task};
 use crate::error::{Error, Result};
 use crate::template::{PLUGINS, templates};
+use crate::value::{Map, Value};
 use crate::yaml::{truth, type_name};
-use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub(super) fn is_keyword(key: &str) -> bool {
 
 /// The keywords of a task that are not parsed yet.
 pub(super) struct Keywords<'a> {
-    pub(super) fields: &'a mut Map<String, Value>,
+    pub(super) fields: &'a mut Map,
     pub(super) file: &'a Arc<PathBuf>,
     pub(super) position: &'a str,
 }
@@ -133,7 +133,7 @@ impl Keywords<'_> {
         }
     }
 
-    pub(super) fn map(&mut self, keyword: &str) -> Result<Map<String, Value>> {
+    pub(super) fn map(&mut self, keyword: &str) -> Result<Map> {
         match self.fields.remove(keyword) {
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
@@ -161,14 +161,14 @@ impl Keywords<'_> {
         let mut repeat = None;
         for (keyword, over) in loops {
             if let Some(items) = self.value(&keyword)? {
-                let flag = |control: &mut Map<String, Value>, option: &str, default: bool| {
+                let flag = |control: &mut Map, option: &str, default: bool| {
                     let value = control.remove(option);
                     let problem = || format!("{option} must be true or false, without a template");
                     value
                         .map_or(Ok(default), |value| truth(&value).ok_or_else(problem))
                         .map_err(|problem| self.reject("loop_control", problem))
                 };
-                let name = |control: &mut Map<String, Value>, option: &str| {
+                let name = |control: &mut Map, option: &str| {
                     let name = control.remove(option).and_then(|name| name.as_str().map(str::to_owned));
                     name.map(literal_name).transpose().map_err(|problem| self.reject("loop_control", problem))
                 };

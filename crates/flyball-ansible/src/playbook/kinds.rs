@@ -8,10 +8,10 @@ use super::literals::{Literals, VERSION, kind_of};
 use super::{Action, Module, Play, Playbook, Role, Task};
 use crate::error::Result;
 use crate::template::{Files, Scope, Var, Vars, queried_kinds, templates, walk};
+use crate::value::{Map, Value};
 use crate::vault::Vault;
 use crate::yaml;
 use flyball::Kind;
-use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Kinds {
     /// Finds the kinds of a role or playbook.
     ///
     /// The author's variables are those of `watches.yaml`.
-    pub(crate) fn of(playbook: &Playbook, author: &Map<String, Value>) -> Self {
+    pub(crate) fn of(playbook: &Playbook, author: &Map) -> Self {
         let mut found = Self::default();
         let author = &Arc::new(templates(author));
         for role in playbook.roles.values() {
@@ -66,7 +66,7 @@ impl Kinds {
     }
 
     /// Finds the kinds in all texts of roles.
-    pub(crate) fn of_roles(folders: &BTreeSet<PathBuf>, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
+    pub(crate) fn of_roles(folders: &BTreeSet<PathBuf>, author: &Map, vault: &Vault) -> Result<Self> {
         let mut found = Self::default();
         for folder in folders {
             found.join(Self::of_texts(folder, is_of_role, author, vault)?);
@@ -75,16 +75,11 @@ impl Kinds {
     }
 
     /// Finds the kinds in all texts of a project, whose playbooks may use all of its roles and files.
-    pub(crate) fn of_project(folder: &Path, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
+    pub(crate) fn of_project(folder: &Path, author: &Map, vault: &Vault) -> Result<Self> {
         Self::of_texts(folder, is_of_project, author, vault)
     }
 
-    fn of_texts(
-        folder: &Path,
-        is_source: fn(&Path) -> bool,
-        author: &Map<String, Value>,
-        vault: &Vault,
-    ) -> Result<Self> {
+    fn of_texts(folder: &Path, is_source: fn(&Path) -> bool, author: &Map, vault: &Vault) -> Result<Self> {
         let mut found = Self::default();
         let mut layers = vec![Arc::new(templates(author))];
         for part in ["vars", "defaults"] {
@@ -206,7 +201,7 @@ impl Search<'_> {
     }
 
     /// Searches the arguments of a module that creates objects.
-    fn search_k8s_arguments(&mut self, arguments: &Map<String, Value>) {
+    fn search_k8s_arguments(&mut self, arguments: &Map) {
         self.kinds.literals.join(Literals::of(arguments));
         self.record_kind_argument(arguments, true);
         let kind = arguments.get("kind");
@@ -231,7 +226,7 @@ impl Search<'_> {
     }
 
     /// Records that objects of all namespaces are listed.
-    fn record_listing(&mut self, arguments: &Map<String, Value>) {
+    fn record_listing(&mut self, arguments: &Map) {
         if !arguments.contains_key("namespace") && !arguments.contains_key("name") {
             let kind = arguments.get("kind").and_then(Value::as_str).and_then(|kind| self.literal(kind));
             self.kinds.listed_in_all_namespaces.extend(kind);
@@ -304,7 +299,7 @@ impl Search<'_> {
     }
 
     /// Records namespaces and names of objects.
-    fn record_object(&mut self, kind: Option<&Value>, fields: &Map<String, Value>) {
+    fn record_object(&mut self, kind: Option<&Value>, fields: &Map) {
         let namespace = fields.get("namespace").and_then(Value::as_str);
         self.kinds.other_namespaces |= namespace.is_some_and(|namespace| !is_own(namespace));
         let namespace = namespace.and_then(|namespace| self.literal(namespace));
@@ -344,7 +339,7 @@ impl Search<'_> {
     }
 
     /// Searches the arguments of a module with an argument `kind`.
-    fn record_kind_argument(&mut self, arguments: &Map<String, Value>, created: bool) {
+    fn record_kind_argument(&mut self, arguments: &Map, created: bool) {
         let version = VERSION.iter().find_map(|name| arguments.get(*name));
         let version = version.and_then(Value::as_str).unwrap_or("v1");
         if let Some(kind) = arguments.get("kind").and_then(Value::as_str) {
@@ -460,7 +455,7 @@ fn is_own(namespace: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     fn found(value: Value) -> Vec<String> {
         let mut kinds = Kinds::default();

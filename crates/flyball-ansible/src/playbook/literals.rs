@@ -4,11 +4,11 @@
 //! written a part of it.
 
 use crate::template::is_template;
+use crate::value::{Map, Value};
 use crate::vault::Vault;
 use crate::yaml;
 use flyball::Kind;
 use flyball_core::scope::CLUSTER_SCOPED;
-use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Arguments with the API version of a kind.
@@ -31,7 +31,7 @@ pub(crate) struct Literals {
 
 impl Literals {
     /// Finds the literals in the arguments of a module that creates objects.
-    pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
+    pub(crate) fn of(arguments: &Map) -> Self {
         let mut found = Self::default();
         let version = VERSION.iter().find_map(|name| arguments.get(*name)).map_or(Some("v1"), literal);
         let kind = arguments.get("kind").and_then(literal);
@@ -101,7 +101,7 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     #[test]
     fn only_literal_kinds_in_parameters_count() {

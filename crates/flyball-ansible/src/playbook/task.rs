@@ -6,8 +6,8 @@ use super::texts::{check_all, check_conditions, literal_name};
 use super::{Action, Module, Task};
 use crate::error::{Error, Result};
 use crate::template::is_template;
+use crate::value::{Map, Value};
 use crate::yaml::{Lines, type_name};
-use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -175,7 +175,7 @@ fn conflict(task: &Task, key: &str) -> String {
 }
 
 /// Rejects several modules in one task, in Ansible's words.
-fn check_single_action(fields: &Map<String, Value>) -> Result<(), String> {
+fn check_single_action(fields: &Map) -> Result<(), String> {
     let modules: Vec<&str> =
         fields.keys().map(String::as_str).filter(|key| is_module(key) || *key == "block").collect();
     match modules.len() {
@@ -185,14 +185,14 @@ fn check_single_action(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Returns the remaining key, which is the module; if there are several, one is an unknown keyword.
-fn action_key(fields: &Map<String, Value>) -> Option<String> {
+fn action_key(fields: &Map) -> Option<String> {
     fields.keys().find(|key| is_action(key.as_str())).or_else(|| fields.keys().next()).cloned()
 }
 
 /// Removes the action of a task from its fields and returns it.
 fn read_action(
-    fields: &mut Map<String, Value>,
-    args: Map<String, Value>,
+    fields: &mut Map,
+    args: Map,
     file: &Arc<PathBuf>,
     position: &str,
     lines: Option<&Lines>,
@@ -217,7 +217,7 @@ fn read_action(
     };
     let arguments = fields.remove(&key).unwrap_or_default();
     let file_of = |arguments: &Value, what: &str| file_argument(&key, arguments, what, reject);
-    let rest = |options: Map<String, Value>| match options.keys().next() {
+    let rest = |options: Map| match options.keys().next() {
         Some(option) if OPTIONS_OF_ANSIBLE.contains(&option.as_str()) => {
             Err(reject(format!("{key}: the built-in executor does not support argument {option}")))
         }
@@ -254,12 +254,7 @@ fn read_action(
 }
 
 /// Returns the file that an include or import refers to, and its remaining options.
-fn file_argument(
-    key: &str,
-    arguments: &Value,
-    what: &str,
-    reject: impl Fn(String) -> Error,
-) -> Result<(Value, Map<String, Value>)> {
+fn file_argument(key: &str, arguments: &Value, what: &str, reject: impl Fn(String) -> Error) -> Result<(Value, Map)> {
     let arguments = match arguments {
         Value::String(text) if text.contains('=') && !text.contains("{{") => {
             Value::Object(pairs(text).map_err(&reject)?)
@@ -309,7 +304,7 @@ fn read_role(key: &str, arguments: Value, reject: impl Fn(String) -> Error, foun
 fn read_module(
     key: &str,
     arguments: Value,
-    args: Map<String, Value>,
+    args: Map,
     reject: impl Fn(String) -> Error,
     found: &dyn Resolve,
 ) -> Result<Action> {

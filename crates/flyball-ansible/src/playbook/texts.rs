@@ -1,7 +1,7 @@
 //! Validates the templates and names of a task when it is loaded.
 
 use crate::template::{check_expression, check_text, is_template};
-use serde_json::Value;
+use crate::value::Value;
 
 /// A variable that has no meaning without Python; its usual value is `{{ ansible_playbook_python }}`.
 pub(super) const INTERPRETER: &str = "ansible_python_interpreter";

@@ -3,9 +3,9 @@
 use super::texts::check_all;
 use crate::error::{Error, Result};
 use crate::template::{Vars, is_template, normal, templates};
+use crate::value::{Map, Value};
 use crate::vault::Vault;
 use crate::yaml::{self, to_text, type_name};
-use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::magic;
 use crate::playbook::{Action, Play, Playbook, Role, named};
 use crate::template::Vars;
-use serde_json::Value;
+use crate::value::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

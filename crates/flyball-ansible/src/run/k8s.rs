@@ -6,21 +6,22 @@
 
 use super::Run;
 use super::modules::Arguments;
-use super::objects::{self, Change};
+use super::objects::{self, Change, text};
 use super::tasks::TaskResult;
 use super::wait::Wait;
 use crate::job::TaskError;
 use crate::playbook::Literals;
 use crate::template::{BYTES_PER_FUEL, Budget, Scope, hash_of};
+use crate::value::memory;
+use crate::value::{Value, json};
 use crate::yaml::{self, to_text, truth, type_name};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::{Kind, ObjectKey};
-use flyball_core::memory;
 use flyball_core::selector::LabelSelector;
 use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 use kube::core::{DynamicObject, ObjectMeta};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value as Object};
 use std::sync::Arc;
 
 impl Run<'_> {
@@ -87,18 +88,18 @@ impl Run<'_> {
     /// Deletes the object of a definition, or the objects selected by labels, or all in the namespace.
     async fn absent(
         &mut self,
-        definition: &Value,
+        definition: &Object,
         arguments: &Arguments,
         selector: Option<&LabelSelector>,
         wait: Option<&Wait>,
     ) -> Result<Change, TaskError> {
         let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
-        let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
+        let kind = self.kind(text(&definition["apiVersion"]), text(&definition["kind"]))?;
         let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
         let options = delete_options(arguments)?;
         if is_named {
-            let name = to_text(&definition["metadata"]["name"]);
-            return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name), &options).await;
+            let name = text(&definition["metadata"]["name"]);
+            return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), name), &options).await;
         }
         if selector.is_none() && !["delete_all", "all"].iter().any(|name| is_set(arguments, name)) {
             let kind = kind.name();
@@ -177,9 +178,9 @@ impl Run<'_> {
         };
         let fields = texts(arguments.get("field_selectors"));
         self.budget.charge(fields.len().saturating_mul(found.len()) as u64).map_err(TaskError::new)?;
-        let selected = |object: &Value| fields.iter().all(|term| objects::has_field(object, term));
+        let selected = |object: &Object| fields.iter().all(|term| objects::has_field(object, term));
         let hidden = texts(arguments.get("hidden_fields"));
-        let shown = |object: Value| {
+        let shown = |object: Object| {
             let mut object = Some(object);
             hide(&mut object, &hidden);
             object
@@ -201,7 +202,7 @@ impl Run<'_> {
         let selector = selector(arguments)?;
         let (kind, keys) = match &selector {
             Some(_) if definition["metadata"]["name"].is_null() => {
-                let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
+                let kind = self.kind(text(&definition["apiVersion"]), text(&definition["kind"]))?;
                 let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
                 let keys = self.labeled(&kind, namespace.as_deref(), selector.as_ref()).await?;
                 (kind, keys)
@@ -243,7 +244,7 @@ impl Run<'_> {
         &mut self,
         kind: &Kind,
         key: &ObjectKey,
-        definition: &Value,
+        definition: &Object,
         arguments: &Arguments,
         named: &Literals,
     ) -> Result<Value, TaskError> {
@@ -272,7 +273,7 @@ impl Run<'_> {
         if is_other || count == replicas {
             return Ok(json!({"changed": false, "result": live, "duration": 0}));
         }
-        let patch = json!({"apiVersion": definition["apiVersion"], "kind": definition["kind"],
+        let patch = serde_json::json!({"apiVersion": definition["apiVersion"], "kind": definition["kind"],
             "metadata": {"name": key.name(), "namespace": key.namespace()}, "spec": {field: replicas}});
         let change = self.patched(&patch, named, false).await?;
         self.outcome.wrote |= change.changed;
@@ -297,7 +298,7 @@ impl Run<'_> {
             return Err(TaskError::new(problem));
         }
         let mut status = match arguments.get("status") {
-            None => Map::new(),
+            None => Default::default(),
             Some(Value::Object(status)) => status.clone(),
             Some(Value::String(text)) => {
                 match documents(&self.budget, text, &mut { yaml::MAX_TEXT_MEMORY }).map_err(TaskError::new)?.pop() {
@@ -313,20 +314,21 @@ impl Run<'_> {
             }
             status.insert("conditions".into(), conditions.clone());
         }
-        let before = object.data.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+        let before = object.data.get("status").and_then(Object::as_object).cloned().unwrap_or_default();
         let mut after = before.clone();
+        let status: Map<String, Object> = status.into();
         merge(&mut after, status.clone());
         merge(&mut self.outcome.status, status);
-        Ok(TaskResult::with(json!({"changed": before != after, "result": {"status": after}})))
+        Ok(TaskResult::with(json!({"changed": before != after, "result": {"status": Object::from(after)}})))
     }
 }
 
 /// Merges a status into another: maps by field, conditions by type.
-pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+pub(crate) fn merge(into: &mut Map<String, Object>, from: Map<String, Object>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
-            (Some(Value::Object(known)), Value::Object(value)) => merge(known, value),
-            (Some(Value::Array(known)), Value::Array(values)) if key == "conditions" => {
+            (Some(Object::Object(known)), Object::Object(value)) => merge(known, value),
+            (Some(Object::Array(known)), Object::Array(values)) if key == "conditions" => {
                 for value in values {
                     match known.iter_mut().find(|known| known["type"] == value["type"]) {
                         Some(known) => *known = value,
@@ -339,7 +341,7 @@ pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-fn json_of(object: &DynamicObject) -> Result<Value, TaskError> {
+fn json_of(object: &DynamicObject) -> Result<Object, TaskError> {
     serde_json::to_value(object).map_err(|error| TaskError::new(error.to_string()))
 }
 
@@ -364,7 +366,7 @@ fn is_set(arguments: &Arguments, name: &str) -> bool {
 }
 
 /// Returns true if the labels of a definition match.
-fn is_selected(definition: &Value, selector: &LabelSelector) -> bool {
+fn is_selected(definition: &Object, selector: &LabelSelector) -> bool {
     selector.matches(|label| definition["metadata"]["labels"][label].as_str())
 }
 
@@ -460,18 +462,18 @@ fn delete_options(arguments: &Arguments) -> Result<Option<DeleteParams>, TaskErr
 }
 
 /// Removes fields from an object, by paths such as `metadata.managedFields`.
-fn hide(object: &mut Option<Value>, paths: &[String]) {
+fn hide(object: &mut Option<Object>, paths: &[String]) {
     for path in paths {
         let (outer, field) = path.rsplit_once('.').map_or((None, path.as_str()), |(outer, field)| (Some(outer), field));
         let around = object.as_mut().and_then(|object| {
             outer.into_iter().flat_map(|outer| outer.split('.')).try_fold(object, |value, field| value.get_mut(field))
         });
-        around.and_then(Value::as_object_mut).map(|fields| fields.remove(field));
+        around.and_then(Object::as_object_mut).map(|fields| fields.remove(field));
     }
 }
 
 /// Converts `stringData` of a Secret to `data`: write-only fields cannot be compared with the stored object.
-fn encode(fields: &mut Map<String, Value>) {
+fn encode(fields: &mut crate::value::Map) {
     if fields["apiVersion"] != "v1" || fields["kind"] != "Secret" {
         return;
     }
@@ -483,7 +485,7 @@ fn encode(fields: &mut Map<String, Value>) {
 }
 
 /// Returns the objects of a task: maps with `apiVersion`, `kind` and names.
-fn definitions(budget: &Budget, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+fn definitions(budget: &Budget, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Object>, String> {
     let definition_argument =
         ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
     let mut found = TaskObjects { objects: Vec::new(), remaining_bytes: yaml::MAX_TEXT_MEMORY };
@@ -502,7 +504,7 @@ fn definitions(budget: &Budget, arguments: &Arguments, scope: &Arc<Scope>) -> Re
         }
         (None, None, None) => found.objects.push(json!({})),
     }
-    found.objects.into_iter().map(|definition| complete(definition, arguments)).collect()
+    found.objects.into_iter().map(|definition| complete(definition, arguments).map(Object::from)).collect()
 }
 
 /// Collects objects from a value: an object, a text with objects, or a list of them.
@@ -537,8 +539,8 @@ fn documents(budget: &Budget, text: &str, remaining_bytes: &mut usize) -> Result
 
 impl Run<'_> {
     /// Returns kind and key of an object.
-    pub(super) fn kind_and_key(&self, object: &Value) -> Result<(Kind, ObjectKey), TaskError> {
-        let kind = self.kind(&to_text(&object["apiVersion"]), &to_text(&object["kind"]))?;
+    pub(super) fn kind_and_key(&self, object: &Object) -> Result<(Kind, ObjectKey), TaskError> {
+        let kind = self.kind(text(&object["apiVersion"]), text(&object["kind"]))?;
         let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str())?;
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {

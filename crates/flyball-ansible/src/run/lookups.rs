@@ -4,8 +4,8 @@ use super::Run;
 use super::modules::Arguments;
 use crate::job::TaskError;
 use crate::template::weight;
-use flyball_core::memory;
-use serde_json::{Value, json};
+use crate::value::memory;
+use crate::value::{Value, json, to_value};
 
 /// Limit of queries of one attempt of a task.
 const MAX_QUERIES: usize = 100;
@@ -40,6 +40,7 @@ impl Run<'_> {
         match query.get("cluster_info").and_then(Value::as_str) {
             Some("version") => {
                 let version = client.apiserver_version().await.map_err(|error| TaskError::of(error.into()))?;
+                let version = to_value(version).map_err(|error| TaskError::new(error.to_string()))?;
                 return Ok(json!([{"kubernetes": version}]));
             }
             Some("api_groups") => {

@@ -5,9 +5,9 @@ use super::{Frame, Run, Stop};
 use crate::job::TaskError;
 use crate::playbook::{Loop, LoopItems, Task};
 use crate::template::{OMIT, Scope, Vars, arranged, data, weight};
+use crate::value::memory;
+use crate::value::{Value, json};
 use crate::yaml::type_name;
-use flyball_core::memory;
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Size limit of all results of a loop, in bytes.

@@ -3,7 +3,7 @@
 
 use crate::playbook::{Play, Role};
 use crate::template::{Var, Vars};
-use serde_json::{Value, json};
+use crate::value::{Value, json};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 

@@ -7,20 +7,20 @@ use crate::metrics::Update;
 use crate::playbook::{Literals, Module};
 use crate::services::literal_host;
 use crate::template::{OMIT, Scope};
+use crate::value::{Map, Value, json};
 use crate::yaml::to_text;
 use flyball_core::time::parse_unsigned_duration;
-use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Evaluated arguments of a module.
-pub(super) type Arguments = Map<String, Value>;
+pub(super) type Arguments = Map;
 
 impl<'r> Run<'r> {
     pub(super) async fn module(
         &mut self,
         module: Module,
-        arguments: &Map<String, Value>,
+        arguments: &Map,
         scope: &Arc<Scope>,
         frame: &Frame<'r>,
     ) -> Result<TaskResult, Stop> {
@@ -105,7 +105,7 @@ impl<'r> Run<'r> {
     }
 }
 
-fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<TaskResult, String> {
+fn assert(arguments: &Map, scope: &Arc<Scope>) -> Result<TaskResult, String> {
     let that = match arguments.get("that") {
         Some(Value::Array(conditions)) => conditions.clone(),
         Some(condition) => vec![condition.clone()],
@@ -126,7 +126,7 @@ fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<TaskResu
     Ok(TaskResult::with(json!({"changed": false, "msg": message})))
 }
 
-fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>, verbosity: u8) -> Result<TaskResult, String> {
+fn debug(arguments: &Map, scope: &Arc<Scope>, verbosity: u8) -> Result<TaskResult, String> {
     let required = arguments.get("verbosity").map_or(Ok(Value::Null), |required| scope.render(required))?;
     if seconds(&required, 0.0) > Duration::from_secs(verbosity.into()) {
         return Ok(TaskResult::with(
@@ -149,7 +149,7 @@ fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>, verbosity: u8) -> R
 
 /// Evaluates arguments, and removes omitted ones.
 /// Evaluates arguments. For most modules, null is the same as an absent argument.
-fn evaluate(arguments: &Map<String, Value>, scope: &Arc<Scope>, keeps_null: bool) -> Result<Arguments, String> {
+fn evaluate(arguments: &Map, scope: &Arc<Scope>, keeps_null: bool) -> Result<Arguments, String> {
     let mut evaluated = Arguments::new();
     for (name, argument) in arguments {
         let mut value = scope.render(argument).map_err(|problem| format!("{name}: {problem}"))?;

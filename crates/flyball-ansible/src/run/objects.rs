@@ -4,7 +4,6 @@ use super::Run;
 use crate::access::Access;
 use crate::job::TaskError;
 use crate::playbook::{Literals, kind_of};
-use crate::yaml::to_text;
 use flyball::{Kind, ObjectKey};
 use flyball_core::names::is_path_segment;
 use flyball_core::selector::LabelSelector;
@@ -92,7 +91,7 @@ impl Run<'_> {
 
     /// Creates an object with a generated name.
     pub(super) async fn create(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
-        let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
+        let kind = self.kind(text(&definition["apiVersion"]), text(&definition["kind"]))?;
         let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
         let access = self.access();
         access
@@ -213,6 +212,11 @@ impl Run<'_> {
         }
         change(&object, !going, "delete")
     }
+}
+
+/// Returns a string of an object, such as its kind.
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn decode(definition: Value) -> Result<DynamicObject, TaskError> {

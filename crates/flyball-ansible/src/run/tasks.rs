@@ -5,12 +5,12 @@ use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::{TaskError, log_task};
 use crate::playbook::{Action, Module, Task, candidate_paths, named};
 use crate::template::{BYTES_PER_FUEL, Scope, Var, Vars};
+use crate::value::memory;
+use crate::value::{Map, Value, json};
 use crate::yaml::{truth, type_name};
-use flyball_core::memory;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::core::Status;
-use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -332,7 +332,7 @@ impl<'r> Run<'r> {
                     let (Var::Data(value) | Var::Template(value)) = var;
                     (name.clone(), (**value).clone())
                 };
-                let fields: Map<String, Value> = vars.iter().map(field).collect();
+                let fields: Map = vars.iter().map(field).collect();
                 Arc::make_mut(&mut self.included).insert(name.to_owned(), Var::Template(Arc::new(fields.into())));
             }
         }
@@ -398,7 +398,7 @@ impl<'r> Run<'r> {
 
 /// The result of a task.
 pub(super) struct TaskResult {
-    pub(super) result: Map<String, Value>,
+    pub(super) result: Map,
     pub(super) failure: Option<TaskError>,
     /// Ansible counts the task.
     pub(super) counts: bool,
@@ -446,7 +446,7 @@ fn hide_error(error: &flyball::Error) -> flyball::Error {
         "retryAfterSeconds": details.map_or(0, |details| details.retry_after_seconds),
     });
     let mut hidden = Status::failure(HIDDEN, &status.reason).with_code(status.code);
-    hidden.details = serde_json::from_value(details).ok();
+    hidden.details = crate::value::from_value(details).ok();
     kube::Error::Api(hidden.boxed()).into()
 }
 
@@ -503,7 +503,7 @@ mod tests {
         let status = json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no SECRET",
             "details": {"name": "SECRET", "kind": "Secret",
                 "causes": [{"reason": "NamespaceTerminating", "message": "SECRET", "field": "SECRET"}]}});
-        let status: Status = serde_json::from_value(status).unwrap();
+        let status: Status = crate::value::from_value(status).unwrap();
         let error = flyball::Error::from(kube::Error::Api(status.boxed())).context("SECRET");
         let hidden = hide_message(TaskError::of(error));
         let error = hidden.error.unwrap();

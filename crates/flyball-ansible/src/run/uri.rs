@@ -8,12 +8,12 @@ use super::modules::Arguments;
 use super::tasks::TaskResult;
 use crate::job::TaskError;
 use crate::template::BYTES_PER_FUEL;
+use crate::value::{Map, Value, json};
 use crate::yaml::{to_text, truth, type_name};
 use flyball_core::memory;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use hyper::body::Bytes;
-use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -146,7 +146,7 @@ fn body(body: Option<&Value>, format: &str) -> Result<(Bytes, Option<&'static st
 }
 
 /// Encodes fields as in a form of HTML; each item of a list is a field.
-fn form(fields: &Map<String, Value>) -> String {
+fn form(fields: &Map) -> String {
     let encode = |text: &str| -> String {
         text.bytes()
             .map(|byte| match byte {
@@ -173,7 +173,7 @@ fn status_codes(codes: Option<&Value>) -> Result<Vec<i64>, String> {
 }
 
 /// Returns the fields of a result from the response.
-fn result(response: &Response, with_content: bool) -> Result<Map<String, Value>, String> {
+fn result(response: &Response, with_content: bool) -> Result<Map, String> {
     let mut result = Map::new();
     for name in response.headers.keys() {
         let values: Vec<_> =

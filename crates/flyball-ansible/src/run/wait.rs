@@ -31,8 +31,8 @@ impl Wait {
             kind: condition.get("type").map(to_text).unwrap_or_default(),
             // In YAML, `True` and `"True"` are easily confused.
             status: condition.get("status").map_or("True".to_owned(), |status| match status {
-                Value::Bool(true) => "True".to_owned(),
-                Value::Bool(false) => "False".to_owned(),
+                crate::value::Value::Bool(true) => "True".to_owned(),
+                crate::value::Value::Bool(false) => "False".to_owned(),
                 other => to_text(other),
             }),
             reason: condition.get("reason").map(to_text),

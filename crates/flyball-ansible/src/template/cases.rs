@@ -2,7 +2,7 @@
 
 use super::budget::MAX_WORK;
 use super::{Budget, Files, OMIT, Scope, check_expression, check_text, data, templates};
-use serde_json::{Value, json};
+use crate::value::{Map, Value, json};
 use std::sync::Arc;
 
 fn scope() -> Arc<Scope> {
@@ -162,8 +162,7 @@ fn errors_are_found_at_load_time() {
 #[test]
 fn evaluation_is_bounded() {
     fails("{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}", "fuel");
-    let chain: serde_json::Map<_, _> =
-        (0..100).map(|n| (format!("v{n}"), json!(format!("{{{{ v{} }}}}", n + 1)))).collect();
+    let chain: Map = (0..100).map(|n| (format!("v{n}"), json!(format!("{{{{ v{} }}}}", n + 1)))).collect();
     let scope = Scope::new(vec![Arc::new(templates(&chain))], Vec::new());
     assert!(scope.render_text("{{ v0 }}").unwrap_err().contains("infinitely"));
     fails("{{ 'x' | regex_replace('(?=a)', '') }}", "look-around");
@@ -190,6 +189,14 @@ fn list_filters_are_charged_per_item() {
     let often =
         "{% for item in list %}{{ list | type_debug }}{{ item in list }}{{ list is superset(list) }}{% endfor %}";
     assert!(scope(5_000).render_text(often).unwrap_err().contains("fuel"));
+    // Each level of nested maps is compared with all maps within it.
+    let deep = |leaf: i64| (0..300).fold(json!({"a": vec![1; 2_000], "b": leaf}), |inner, _| json!({"a": inner}));
+    let vars = data([("left".to_owned(), deep(1)), ("right".to_owned(), deep(2))]);
+    let scope = Scope::new(vec![Arc::new(vars)], Vec::new());
+    assert!(scope.render_text("{{ left | combine(right) | length }}").is_ok());
+    let error = scope.render_text("{{ left | combine(right, recursive=true) | length }}").unwrap_err();
+    assert!(error.contains("fuel"), "{error}");
+    gives("{{ [{'a': 1, 'b': 2}] is subset([{'b': 2, 'a': 1}]) }}", json!(true));
 }
 
 #[test]
@@ -241,7 +248,7 @@ fn parsed_values_are_charged_by_their_memory() {
 
 #[test]
 fn formatted_texts_are_bounded_in_advance() {
-    let vars = json!({"long": "a".repeat(700_000), "with": {"a": "b".repeat(700_000)}, "map": (0..100).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>()});
+    let vars = json!({"long": "a".repeat(700_000), "with": {"a": "b".repeat(700_000)}, "map": (0..100).map(|n| (n.to_string(), json!(n))).collect::<Map>()});
     let scope = Scope::new(vec![Arc::new(data(vars.as_object().unwrap().clone()))], Vec::new());
     for template in [
         "{{ '{:>700000000}'.format(1) }}",
@@ -288,9 +295,7 @@ fn indented_and_grouped_results_are_bounded_in_advance() {
         vec![Arc::new(data(json!({"deep": deep, "text": "a".repeat(100_000)}).as_object().unwrap().clone()))],
         Vec::new(),
     );
-    for filter in
-        ["to_nice_json", "to_nice_json(indent=16)", "to_yaml", "tojson(indent=4)", "tojson(1000000000)", "pprint"]
-    {
+    for filter in ["to_nice_json", "to_nice_json(indent=16)", "to_yaml", "tojson(indent=4)", "tojson(1000000000)"] {
         let error = scope.render_text(&format!("{{{{ deep | {filter} }}}}")).unwrap_err();
         assert!(error.contains("exceed") || error.contains("to_yaml"), "{filter}: {error}");
     }
@@ -375,6 +380,7 @@ fn namespace_nested_by_a_loop_overflows_no_stack() {
             "{{ ns.x in [ns.y, [ns.x]] }}",
             "{{ ns.y | tojson }}",
             "{{ [ns.x, ns.y] | sort | length }}",
+            "{{ {ns.x: 1, ns.y: 2} | length }}",
         ] {
             let _ = scope().render_text(&template(turns, end));
         }

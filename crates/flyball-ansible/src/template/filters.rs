@@ -12,17 +12,20 @@ use super::{
     BYTES_PER_FUEL, from_json, lists, methods, modulo, numbers, operands, python, query, random, reject, texts, time,
     undefined, weigh,
 };
+use crate::value::Value as Json;
+use crate::value::memory;
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE};
-use flyball_core::memory;
+pub(super) use collections::sorted;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
-use serde_json::Value as Json;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use std::collections::BTreeMap;
 use std::io;
 
+/// Copies of a parsed value: ours, and that of the engine.
+const COPIES: usize = 2;
 /// Limit of the indentation of JSON.
 const MAX_INDENT: usize = 16;
 
@@ -134,9 +137,10 @@ fn add_conversions(env: &mut Environment<'static>) {
     env.add_filter("to_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         let is_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(true);
         let indent: Option<usize> = options.get("indent")?;
-        ignore(&options, &["sort_keys", "vault_to_text", "preprocess_unsafe"])?;
+        let is_sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
+        ignore(&options, &["vault_to_text", "preprocess_unsafe"])?;
         options.assert_all_used()?;
-        let value = to_json(state, &defined(value)?)?;
+        let value = arranged(to_json(state, &defined(value)?)?, is_sorted);
         let json = match indent {
             None => written(&value, PythonFormatter)?,
             Some(indent) => {
@@ -149,26 +153,27 @@ fn add_conversions(env: &mut Environment<'static>) {
     env.add_filter("to_nice_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         let indent: Option<usize> = options.get("indent")?;
         let is_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(true);
-        ignore(&options, &["sort_keys"])?;
+        let is_sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(true);
         options.assert_all_used()?;
         let indent = " ".repeat(indent.unwrap_or(4).min(MAX_INDENT));
         let formatter = PrettyFormatter::with_indent(indent.as_bytes());
-        let json = written(&to_json(state, &defined(value)?)?, formatter)?;
+        let json = written(&arranged(to_json(state, &defined(value)?)?, is_sorted), formatter)?;
         in_ascii(json, is_ascii)
     });
     env.add_filter("tojson", |state: &State<'_, '_>, value: Value, indent: Option<Value>, options: Kwargs| {
         let width = indent.clone().or(options.get("indent")?).and_then(|indent| usize::try_from(indent).ok());
         check_indented("tojson", state, &value, width.unwrap_or(2))?;
-        minijinja::filters::tojson(&value, indent, options)
+        minijinja::filters::tojson(&sorted(&value)?, indent, options)
     });
+    // Ansible's lists and maps are not those of Python, which `pprint` would break into lines.
     env.add_filter("pprint", |state: &State<'_, '_>, value: Value| {
-        check_indented("pprint", state, &value, 4)?;
-        Ok::<_, Error>(minijinja::filters::pprint(&value))
+        weigh(state, &value)?;
+        python::repr(&value)
     });
     env.add_filter("from_json", |state: &State<'_, '_>, text: String| {
-        // Each map takes memory of its own.
+        // Each map takes memory of its own, also in the engine.
         let maps = text.bytes().filter(|byte| *byte == b'{').count();
-        state.consume_fuel((maps * memory::NODE / BYTES_PER_FUEL) as u64)?;
+        state.consume_fuel((maps * memory::NODE * COPIES / BYTES_PER_FUEL) as u64)?;
         parses(state, &text)?;
         let value: Json = serde_json::from_str(&text).map_err(|error| reject(format!("from_json: {error}")))?;
         Ok::<_, Error>(from_json(value))
@@ -184,11 +189,11 @@ fn add_conversions(env: &mut Environment<'static>) {
                 },
                 explicit_start: options.get::<Option<bool>>("explicit_start")?.unwrap_or(false),
             };
-            // The fields of maps have the order of their names.
-            ignore(&options, &["sort_keys", "allow_unicode"])?;
+            let is_sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(true);
+            ignore(&options, &["allow_unicode"])?;
             options.assert_all_used()?;
             let mut out = LimitedText::default();
-            yaml::emit(&mut out, &to_json(state, &defined(value)?)?, written)
+            yaml::emit(&mut out, &arranged(to_json(state, &defined(value)?)?, is_sorted), written)
                 .map_err(|_| reject("to_yaml: the output is too large"))?;
             out.text()
         });
@@ -380,6 +385,11 @@ fn lines_and_depth(value: &Json) -> (usize, usize) {
     }
 }
 
+/// Returns a value with sorted fields if they are to be sorted.
+fn arranged(value: Json, is_sorted: bool) -> Json {
+    if is_sorted { value.sorted() } else { value }
+}
+
 /// Charges fuel for a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
     weigh(state, value)?;
@@ -396,13 +406,13 @@ fn parses(state: &State<'_, '_>, text: &str) -> Result<(), Error> {
 fn documents(state: &State<'_, '_>, text: &str) -> Result<Vec<Json>, Error> {
     parses(state, text)?;
     let fuel = state.fuel_levels().map_or(u64::MAX, |(_, remaining)| remaining);
-    let bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_FUEL);
+    let bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_FUEL) / COPIES;
     let documents =
         yaml::documents_within(text, bytes.min(yaml::MAX_TEXT_MEMORY)).map_err(|problem| match problem {
             yaml::ScalarError::Memory(_) => ErrorKind::OutOfFuel.into(),
             problem => reject(yaml::invalid(&problem)),
         })?;
     let size: usize = documents.iter().map(memory::of).sum();
-    state.consume_fuel((size / BYTES_PER_FUEL) as u64)?;
+    state.consume_fuel((size * COPIES / BYTES_PER_FUEL) as u64)?;
     Ok(documents)
 }

@@ -3,6 +3,7 @@
 use super::lookups::{short, unknown_lookup};
 use super::output::check_size;
 use super::{Files, PLUGINS, Scope, arranged, format, from_json, methods, password, reject, time, undefined, weigh};
+use crate::value::{Map, Value as Json};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
@@ -29,11 +30,11 @@ pub(super) fn add(env: &mut Environment<'static>) {
     env.remove_global("debug");
     env.add_function("now", time::now_function);
     env.add_function("dict", |state: &State<'_, '_>, pairs: Option<Value>, fields: Kwargs| {
-        let mut map = serde_json::Map::new();
+        let mut map = Map::new();
         for pair in pairs.iter().filter(|pairs| !pairs.is_kwargs()) {
             match to_json(state, pair)? {
-                serde_json::Value::Object(fields) => map.extend(fields),
-                serde_json::Value::Array(pairs) => {
+                Json::Object(fields) => map.extend(fields),
+                Json::Array(pairs) => {
                     for pair in pairs {
                         let (Some(key), Some(value)) = (pair.get(0), pair.get(1)) else {
                             return Err(reject("dict requires a map or a list of pairs"));
@@ -52,7 +53,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
 }
 
 /// Charges fuel for a value, and converts it.
-fn to_json(state: &State<'_, '_>, value: &Value) -> Result<serde_json::Value, Error> {
+fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
     weigh(state, value)?;
     super::check_defined(value)?;
     super::to_json(value)
@@ -201,7 +202,7 @@ fn arrange(
 
 /// Returns objects of the cluster.
 fn objects(scope: &Scope, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {
-    let mut query = serde_json::Map::new();
+    let mut query = Map::new();
     let names =
         ["cluster_info", "api_version", "kind", "resource_name", "namespace", "label_selector", "field_selector"];
     for name in names {

@@ -207,7 +207,7 @@ pub(super) fn in_folder(name: &str) -> &str {
 mod tests {
     use super::*;
     use crate::template::{Files, Scope, data};
-    use serde_json::json;
+    use crate::value::json;
 
     fn files(templates: &[(&str, &str)]) -> Files {
         let entry = |(name, text): &(&str, &str)| ((*name).to_owned(), (Path::new(name).to_owned(), Arc::from(*text)));

@@ -1,9 +1,9 @@
 //! Filters that combine lists.
 
 use super::{from_json, items, reject, to_json};
+use crate::value::Value as Json;
 use minijinja::value::{Kwargs, Rest, Tuple, Value};
 use minijinja::{Environment, Error, State};
-use serde_json::Value as Json;
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter("product", |state: &State<'_, '_>, first: Value, others: Rest<Value>| {

@@ -2,8 +2,8 @@
 
 use super::sequence::sequence;
 use super::weight;
+use crate::value::{Value as Json, json};
 use crate::yaml::{to_text, type_name};
-use serde_json::{Value as Json, json};
 
 /// The supported ones.
 pub(crate) const PLUGINS: [&str; 8] =
@@ -122,7 +122,7 @@ fn subelements(terms: Vec<Json>, charge: &dyn Fn(u64) -> Result<(), String>) -> 
 fn without(value: &mut Json, path: &[&str]) {
     match path {
         [] => {}
-        [last] => drop(value.as_object_mut().map(|fields| fields.remove(*last))),
+        [last] => drop(value.as_object_mut().map(|fields| fields.remove(last))),
         [first, rest @ ..] => value.get_mut(*first).into_iter().for_each(|inner| without(inner, rest)),
     }
 }

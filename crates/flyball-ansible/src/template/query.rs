@@ -6,10 +6,10 @@ mod functions;
 mod parse;
 
 use super::{from_json, reject, to_json, weigh, weight};
+use crate::value::{Map, Value as Json};
 use minijinja::value::Value;
 use minijinja::{Error, State};
 use parse::Node;
-use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -51,7 +51,7 @@ impl Evaluation<'_> {
             Node::Literal(literal) => self.own(Cow::Borrowed(literal)).map(Cow::Owned),
             Node::Field(name) => Ok(match value {
                 Cow::Borrowed(value) => value.get(name).map_or(Cow::Owned(Json::Null), Cow::Borrowed),
-                Cow::Owned(mut value) => Cow::Owned(value.get_mut(name).map(Json::take).unwrap_or_default()),
+                Cow::Owned(mut value) => Cow::Owned(value.get_mut(name).map(std::mem::take).unwrap_or_default()),
             }),
             Node::Index(index) => Ok(match value {
                 Cow::Borrowed(Json::Array(items)) => {

@@ -2,10 +2,10 @@
 //! has the same values with every executor.
 
 use super::{Scope, Sources, from_json, reject, to_json, weigh};
+use crate::value::Value as Json;
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, State};
 use ring::digest::{SHA512, digest};
-use serde_json::Value as Json;
 use std::sync::Arc;
 
 pub(super) fn add(env: &mut Environment<'static>) {

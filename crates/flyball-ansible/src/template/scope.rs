@@ -9,10 +9,11 @@ use super::{
     BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, Includes, LimitedText, Sources, check_defined, explain,
     from_json, is_template, literal_backslashes, normal, sole_expression, to_json, weight,
 };
+use crate::value::{Map, Value as Json};
+use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::path::Path;
@@ -58,8 +59,8 @@ pub(crate) enum Var {
     Template(Arc<Json>),
 }
 
-/// Variables by name.
-pub(crate) type Vars = BTreeMap<String, Var>;
+/// Variables by name, in the order of their definition.
+pub(crate) type Vars = IndexMap<String, Var>;
 
 /// Creates variables from a map whose strings are templates.
 pub(crate) fn templates<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Json)>) -> Vars {
@@ -145,7 +146,7 @@ impl Scope {
             Json::String(text) => self.render_text(text)?,
             Json::Array(items) => Json::Array(items.iter().map(|item| self.render(item)).collect::<Result<_, _>>()?),
             Json::Object(fields) => {
-                let mut rendered = serde_json::Map::new();
+                let mut rendered = Map::new();
                 for (key, field) in fields {
                     let key = match self.render_text(key)? {
                         Json::String(key) => key,

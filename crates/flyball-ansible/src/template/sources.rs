@@ -3,11 +3,11 @@
 //! Templates are evaluated without I/O. So a lookup of objects that are not known yet fails and leaves its query, and
 //! the evaluation is repeated with the result.
 
+use crate::value::{Map, Value as Json};
 use flyball_core::Rng;
 use flyball_core::time::Timestamp;
 use parking_lot::Mutex;
 use ring::rand::{Random, SystemRandom, generate};
-use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
 /// The sources of one run.
@@ -23,7 +23,7 @@ struct State {
     now: Option<Timestamp>,
     /// Results of queries, by their parameters.
     found: BTreeMap<String, Json>,
-    pending: Option<Map<String, Json>>,
+    pending: Option<Map>,
 }
 
 impl Sources {
@@ -52,7 +52,7 @@ impl Sources {
     }
 
     /// Returns the result of a query, or requests it.
-    pub(super) fn query(&self, parameters: Map<String, Json>) -> Option<Json> {
+    pub(super) fn query(&self, parameters: Map) -> Option<Json> {
         let mut state = self.state.lock();
         let found = state.found.get(&key(&parameters)).cloned();
         if found.is_none() {
@@ -62,16 +62,16 @@ impl Sources {
     }
 
     /// Returns the query that the last evaluation requested.
-    pub(crate) fn pending(&self) -> Option<Map<String, Json>> {
+    pub(crate) fn pending(&self) -> Option<Map> {
         self.state.lock().pending.take()
     }
 
     /// Sets the result of a query.
-    pub(crate) fn set_result(&self, parameters: &Map<String, Json>, result: Json) {
+    pub(crate) fn set_result(&self, parameters: &Map, result: Json) {
         self.state.lock().found.insert(key(parameters), result);
     }
 }
 
-fn key(parameters: &Map<String, Json>) -> String {
+fn key(parameters: &Map) -> String {
     Json::Object(parameters.clone()).to_string()
 }

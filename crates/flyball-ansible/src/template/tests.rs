@@ -1,6 +1,7 @@
 //! Ansible's tests, used with `is`.
 
 use super::expression::Expression;
+use super::filters::sorted;
 use super::{items, reject};
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
@@ -98,8 +99,9 @@ fn contains(state: &State<'_, '_>, list: &Value, item: &Value) -> Result<bool, E
 }
 
 fn all_in(state: &State<'_, '_>, list: &Value, of: &Value) -> Result<bool, Error> {
-    let of: BTreeSet<Value> = items(state, of)?.into_iter().collect();
-    Ok(items(state, list)?.iter().all(|item| of.contains(item)))
+    let of = items(state, of)?.iter().map(sorted).collect::<Result<BTreeSet<_>, _>>()?;
+    let list = items(state, list)?.iter().map(sorted).collect::<Result<Vec<_>, _>>()?;
+    Ok(list.iter().all(|item| of.contains(item)))
 }
 
 /// Compares versions as Python's `LooseVersion` does: numbers and words, one by one. A version that continues another

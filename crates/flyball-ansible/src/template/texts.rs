@@ -2,11 +2,11 @@
 
 use super::output::check_size;
 use super::{from_json, python, reject, to_json, weigh};
+use crate::value::{Map, Value as Json, json};
 use flyball_core::hex;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
-use serde_json::{Map, Value as Json, json};
 
 /// The namespace of UUIDs that `to_uuid` creates by default.
 const UUID_NAMESPACE: &str = "361E6D51-FAEC-444A-9079-341386DA8E2E";
@@ -20,7 +20,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter("urlsplit", |url: String, part: Option<String>| {
         let parts = split_url(&url);
         match part {
-            None => Ok(from_json(parts)),
+            None => Ok(from_json(Json::Object(parts).sorted())),
             Some(part) => parts.get(&part).map(from_json).ok_or_else(|| reject("urlsplit: unknown URL component")),
         }
     });
@@ -97,7 +97,7 @@ fn truncate(state: &State<'_, '_>, text: Value, arguments: Rest<Value>, options:
 }
 
 /// Returns the parts of a URL, as Python's `urlsplit` does.
-fn split_url(url: &str) -> Map<String, Json> {
+fn split_url(url: &str) -> Map {
     let is_scheme = |scheme: &str| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
             && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))

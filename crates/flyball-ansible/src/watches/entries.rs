@@ -7,13 +7,13 @@ use crate::fields::{FieldError, Fields};
 use crate::names::{Reason, never_allowed, own_names};
 use crate::services::Services;
 use crate::snake::snake;
+use crate::value::Value;
 use crate::vault::Vault;
 use crate::yaml::{self, Lines, truth, type_name};
 use clap::ValueEnum;
 use flyball::GroupVersionKind;
 use flyball_core::time::parse_unsigned_duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
             let unreadable = |error: serde_json::Error| {
                 FieldError::new("selector", format!("{error}: expected matchLabels or matchExpressions"))
             };
-            selector_text(&serde_json::from_value(selector).map_err(unreadable)?)?
+            selector_text(&crate::value::from_value(selector).map_err(unreadable)?)?
         }
     };
     let snake_case = fields.boolean("snakeCaseParameters")?.unwrap_or(true);
@@ -320,7 +320,7 @@ fn selector_text(selector: &LabelSelector) -> Result<Option<String>, FieldError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     #[test]
     fn existing_environment_variables_are_expanded() {

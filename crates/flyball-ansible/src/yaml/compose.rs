@@ -5,12 +5,12 @@
 //! recurse.
 
 use super::scalar;
+use crate::value::memory;
+use crate::value::{Map, Value};
 use crate::vault::Vault;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use flyball_core::memory;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
-use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -104,9 +104,9 @@ enum Content {
 
 #[derive(Default)]
 struct Fields {
-    own: Map<String, Value>,
+    own: Map,
     /// Fields of merged maps, which own fields override.
-    merged: Map<String, Value>,
+    merged: Map,
     /// The key whose value follows.
     key: Option<Key>,
 }
@@ -127,6 +127,7 @@ impl Composer<'_> {
                 let value = match content {
                     Content::List(items) => Value::Array(items),
                     Content::Map(Fields { own, mut merged, .. }) => {
+                        // The fields of merged maps come first.
                         merged.extend(own);
                         Value::Object(merged)
                     }
@@ -300,7 +301,7 @@ fn binary(text: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     fn parsed(text: &str) -> Result<Vec<Value>, String> {
         compose(text, 1 << 20, None).map_err(|error| error.to_string())

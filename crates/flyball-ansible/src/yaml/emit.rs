@@ -4,7 +4,7 @@
 //! The rules are those of libyaml's emitter, which decides by the characters of a scalar and by the column.
 
 use super::scalars::{Analysis, plain_text, resolves};
-use serde_json::{Map, Value};
+use crate::value::{Map, Value};
 use std::fmt;
 
 /// The options of `yaml.dump`.
@@ -149,7 +149,7 @@ impl<W: fmt::Write> Emitter<'_, W> {
         self.flow_end("]", before)
     }
 
-    fn flow_map(&mut self, fields: &Map<String, Value>) -> fmt::Result {
+    fn flow_map(&mut self, fields: &Map) -> fmt::Result {
         self.flow_start("{")?;
         let before = self.deeper(true, false);
         for (at, (key, value)) in fields.iter().enumerate() {
@@ -201,7 +201,7 @@ impl<W: fmt::Write> Emitter<'_, W> {
         Ok(())
     }
 
-    fn block_map(&mut self, fields: &Map<String, Value>) -> fmt::Result {
+    fn block_map(&mut self, fields: &Map) -> fmt::Result {
         let before = self.deeper(false, false);
         for (key, value) in fields {
             self.line()?;
@@ -327,7 +327,7 @@ fn is_simple(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     #[test]
     fn documents_are_those_of_pyyaml() {
@@ -342,7 +342,7 @@ mod tests {
                 explicit_start: false,
             };
             let mut out = String::new();
-            emit(&mut out, &case["value"], options).unwrap();
+            emit(&mut out, &case["value"].sorted(), options).unwrap();
             if json!(out) != case["text"] {
                 different += 1;
                 shown += &format!("{}\n  expected {}\n  found    {}\n", case["value"], case["text"], json!(out));

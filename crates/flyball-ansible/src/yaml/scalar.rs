@@ -4,7 +4,8 @@
 //! string. See <https://github.com/yaml/pyyaml/blob/main/lib/yaml/resolver.py>. Dates are strings here, as they are in
 //! the JSON that Ansible sends.
 
-use serde_json::{Number, Value};
+use crate::value::Value;
+use serde_json::Number;
 
 /// Returns the value of a plain scalar.
 ///
@@ -144,7 +145,7 @@ fn truncated(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::value::json;
 
     /// Results of PyYAML 6.0 for the same texts.
     #[test]

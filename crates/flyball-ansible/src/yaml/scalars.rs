@@ -1,7 +1,7 @@
 //! The rules for scalars in PyYAML: which texts need quotes.
 
+use crate::value::Value;
 use regex::Regex;
-use serde_json::Value;
 use std::sync::LazyLock;
 
 /// Texts without quotes that are not strings in YAML 1.1.

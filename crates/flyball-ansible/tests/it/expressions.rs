@@ -8,10 +8,11 @@ use flyball_cluster::testing::Test;
 const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {shelves: 3}}";
 
 /// A playbook that asserts the values that Ansible has.
-pub(crate) const PLAYBOOK: [(&str, &str); 5] = [
+pub(crate) const PLAYBOOK: [(&str, &str); 6] = [
     ("watches.yaml", "- {group: shop.example.com, version: v1, kind: Shop, playbook: site.yml}\n"),
     ("more/first.yml", "from_file: first\nlevel: file\n"),
     ("vars/included.yml", "from_included: '{{ from_file }}-included'\n"),
+    ("vars/ordered.yml", "zebra: 1\nalpha: {y: 1, x: 2}\nmango: 3\n"),
     ("tasks/never.yml", "- fail: {msg: tasks with the tag never do not run}\n"),
     (
         "site.yml",
@@ -38,6 +39,19 @@ pub(crate) const PLAYBOOK: [(&str, &str); 5] = [
       - hostvars.localhost.shelves == shelves and hostvars.localhost.ansible_operator_meta.name == 'corner'
       - hostvars['localhost'].ansible_connection == 'local' and '%*d' % (3, 1) == '  1'
       - hostvars.localhost.level is not defined and hostvars['other'] is not defined and 'localhost' in hostvars
+  - include_vars: {file: ordered.yml, name: ordered}
+  - set_fact: {order: \"{{ order | default([]) + [item.key] }}\"}
+    with_dict: '{{ ordered }}'
+  - set_fact:
+      stored: \"{{ ordered | combine({'new': 1, 'alpha': 0}) }}\"
+      literal: {d: 1, c: '{{ ordered }}', a: 2}
+  - assert:
+      that:
+      - order == ['zebra', 'alpha', 'mango'] and stored.keys() | list == order + ['new']
+      - literal.keys() | join == 'dca' and literal.c.keys() | list == order and literal.c.alpha.keys() | join == 'yx'
+      - ordered | to_json | from_json | dict2items | map(attribute='key') | list == order
+      - ordered | to_nice_yaml(sort_keys=False) | from_yaml | list == order
+      - ordered | to_yaml | from_yaml | first == 'alpha'
   - set_fact:
       seen: \"{{ seen | default([]) + [[item, position, ansible_loop.index, ansible_loop.first, ansible_loop.last,
         ansible_loop.length, ansible_loop.revindex, ansible_loop.previtem | default('-'),

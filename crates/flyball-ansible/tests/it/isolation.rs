@@ -147,7 +147,7 @@ async fn run_with_changes_keeps_its_handlers_until_it_may_wait() {
 #[tokio::test(start_paused = true)]
 async fn facts_of_a_run_have_a_memory_limit() {
     let facts: String =
-        (0..12).map(|n| format!("- {{set_fact: {{fact{n}: '{{{{ items }}}}'}}, ignore_errors: true}}\n")).collect();
+        (0..18).map(|n| format!("- {{set_fact: {{fact{n}: '{{{{ items }}}}'}}, ignore_errors: true}}\n")).collect();
     let written = Project::role("facts", &facts);
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;

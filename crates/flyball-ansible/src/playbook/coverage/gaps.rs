@@ -10,7 +10,7 @@ use super::super::texts::INTERPRETER;
 use super::GapKind;
 use crate::error::{Error, Result};
 use crate::template::{MissingName, check_syntax, missing_in_expression, missing_in_text};
-use serde_json::{Map, Value, json};
+use crate::value::{Map, Value, json};
 
 /// Keywords of tasks that are expressions without braces.
 const CONDITIONS: [&str; 4] = ["when", "until", "failed_when", "changed_when"];
@@ -21,11 +21,7 @@ const THAT: &str = "that";
 pub(super) type NamedGap = (GapKind, String);
 
 /// Returns the gaps of a task that the loader rejects with an error, without those of inner tasks.
-pub(super) fn of_task(
-    task: &Map<String, Value>,
-    rejected: Error,
-    mut read: impl FnMut(Map<String, Value>) -> Result<()>,
-) -> Vec<NamedGap> {
+pub(super) fn of_task(task: &Map, rejected: Error, mut read: impl FnMut(Map) -> Result<()>) -> Vec<NamedGap> {
     let mut task = task.clone();
     join_args(&mut task);
     let has_module = task.keys().any(|key| is_module(key));
@@ -71,11 +67,7 @@ fn of_error(error: Error) -> NamedGap {
 }
 
 /// Returns the gaps of a play that the loader rejects with an error, without those of its tasks.
-pub(super) fn of_play(
-    play: &Map<String, Value>,
-    rejected: Error,
-    mut read: impl FnMut(Map<String, Value>) -> Result<()>,
-) -> Vec<NamedGap> {
+pub(super) fn of_play(play: &Map, rejected: Error, mut read: impl FnMut(Map) -> Result<()>) -> Vec<NamedGap> {
     let hosts = || ("hosts".to_owned(), json!("localhost"));
     let mut gaps = Vec::new();
     for (key, value) in play {
@@ -98,7 +90,7 @@ pub(super) fn of_play(
 }
 
 /// Moves the keyword `args` into the arguments of the module.
-fn join_args(task: &mut Map<String, Value>) {
+fn join_args(task: &mut Map) {
     let Some(action) = task.keys().find(|key| is_action(key)).cloned() else { return };
     let Some(Value::Object(args)) = task.get("args").cloned() else { return };
     match task.get_mut(&action) {

@@ -2,13 +2,13 @@
 
 use super::super::output::check_size;
 use super::super::printf::type_name;
-use super::super::{from_json, items, reject, weigh};
+use super::super::{from_json, items, reject, weigh, weight_of_fields};
 use super::{ignore, to_json};
+use crate::value::{Map, Value as Json};
 use crate::yaml;
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind};
 use minijinja::{Environment, Error, State};
-use serde_json::{Map, Value as Json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The ways of `combine` to merge lists; the first one is the default.
 const LIST_MERGES: [&str; 6] = ["replace", "keep", "append", "prepend", "append_rp", "prepend_rp"];
@@ -18,6 +18,7 @@ const MAX_DEPTH: usize = 64;
 pub(super) fn add(env: &mut Environment<'static>) {
     add_maps(env);
     add_sets(env);
+    env.add_filter("unique", unique);
     env.add_filter("ternary", |value: Value, yes: Value, no: Value, none: Option<Value>| match none {
         Some(none) if value.is_none() => none,
         _ if value.is_true() => yes,
@@ -57,9 +58,7 @@ fn add_maps(env: &mut Environment<'static>) {
 /// Adds the filters that take lists as sets.
 fn add_sets(env: &mut Environment<'static>) {
     env.add_filter("union", |state: &State<'_, '_>, left: Value, right: Value| {
-        let mut known = BTreeSet::new();
-        let all = items(state, &left)?.into_iter().chain(items(state, &right)?);
-        Ok::<_, Error>(all.filter(|item| known.insert(item.clone())).collect::<Vec<_>>())
+        distinct(items(state, &left)?.into_iter().chain(items(state, &right)?), sorted)
     });
     env.add_filter("intersect", |state: &State<'_, '_>, left: Value, right: Value| chosen(state, &left, &right, true));
     env.add_filter("difference", |state: &State<'_, '_>, left: Value, right: Value| {
@@ -88,10 +87,10 @@ fn combined(state: &State<'_, '_>, first: Value, others: Rest<Value>, options: K
     for other in &*others {
         all.extend(maps(state, other)?);
     }
-    let mut combined = Map::new();
-    for map in all {
-        combine(&mut combined, map, recursive, lists);
-    }
+    // As in Ansible, from the last one to the first one, which decides about the order of equal maps.
+    let mut last_to_first = all.into_iter().rev();
+    let last = last_to_first.next().unwrap_or_default();
+    let combined = last_to_first.try_fold(last, |known, map| combine(state, map, known, recursive, lists))?;
     Ok(from_json(combined))
 }
 
@@ -127,7 +126,7 @@ fn items_to_map(
 }
 
 /// Returns a map, or the maps of a list.
-fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, Error> {
+fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map>, Error> {
     match to_json(state, value)? {
         Json::Object(map) => Ok(vec![map]),
         Json::Array(items) => items
@@ -141,10 +140,19 @@ fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, 
     }
 }
 
-fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: bool, lists: &str) {
+/// Combines two maps; fields of the second one take precedence. A field keeps its place in the first one, unless the
+/// maps are equal.
+fn combine(state: &State<'_, '_>, mut into: Map, from: Map, recursive: bool, lists: &str) -> Result<Map, Error> {
+    // Each level of nested maps is compared.
+    state.consume_fuel(weight_of_fields(&from).map_err(reject)?)?;
+    if into == from {
+        return Ok(from);
+    }
     for (key, value) in from {
         match (into.get_mut(&key), value) {
-            (Some(Json::Object(known)), Json::Object(value)) if recursive => combine(known, value, recursive, lists),
+            (Some(Json::Object(known)), Json::Object(value)) if recursive => {
+                *known = combine(state, std::mem::take(known), value, recursive, lists)?;
+            }
             (Some(Json::Array(known)), Json::Array(mut value)) => match lists {
                 "keep" => {}
                 "append" => known.append(&mut value),
@@ -167,22 +175,80 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
             (_, value) => drop(into.insert(key, value)),
         }
     }
+    Ok(into)
 }
 
 /// Removes items that are in another list.
 fn without(items: &mut Vec<Json>, other: &[Json]) {
-    let other: BTreeSet<String> = other.iter().map(Json::to_string).collect();
-    items.retain(|item| !other.contains(&item.to_string()));
+    let text = |item: &Json| item.sorted().to_string();
+    let other: BTreeSet<String> = other.iter().map(text).collect();
+    items.retain(|item| !other.contains(&text(item)));
 }
 
 /// Returns the distinct items of a list that are, or are not, in another list.
 fn chosen(state: &State<'_, '_>, of: &Value, other: &Value, is_in: bool) -> Result<Vec<Value>, Error> {
-    let other: BTreeSet<Value> = items(state, other)?.into_iter().collect();
-    let mut known = BTreeSet::new();
-    let is_chosen = |item: &Value| other.contains(item) == is_in && known.insert(item.clone());
-    let mut found = items(state, of)?;
-    found.retain(is_chosen);
+    let other = items(state, other)?.iter().map(sorted).collect::<Result<BTreeSet<_>, _>>()?;
+    let mut found = Vec::new();
+    for item in items(state, of)? {
+        if other.contains(&sorted(&item)?) == is_in {
+            found.push(item);
+        }
+    }
+    distinct(found, sorted)
+}
+
+/// Returns the first one of items with equal keys.
+fn distinct(
+    items: impl IntoIterator<Item = Value>,
+    key: impl Fn(&Value) -> Result<Value, Error>,
+) -> Result<Vec<Value>, Error> {
+    let (mut known, mut found) = (BTreeSet::new(), Vec::new());
+    for item in items {
+        if known.insert(key(&item)?) {
+            found.push(item);
+        }
+    }
     Ok(found)
+}
+
+/// Returns a value with the fields of all maps sorted, since the order of two maps depends on that of their fields.
+pub(in super::super) fn sorted(value: &Value) -> Result<Value, Error> {
+    Ok(match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items = value.try_iter()?.map(|item| sorted(&item)).collect::<Result<Vec<_>, _>>()?;
+            if value.is_tuple() { Tuple::from(items).into() } else { items.into() }
+        }
+        ValueKind::Map => {
+            let field = |key: Value| Ok((key.clone(), sorted(&value.get_item(&key)?)?));
+            let fields = value.try_iter()?.map(field).collect::<Result<Vec<_>, Error>>()?;
+            Value::from_pairs(fields.into_iter().collect::<BTreeMap<Value, Value>>())
+        }
+        _ => value.clone(),
+    })
+}
+
+/// The filter `unique`.
+fn unique(state: &State<'_, '_>, list: Value, options: Kwargs) -> Result<Vec<Value>, Error> {
+    let attribute: Option<String> = options.get("attribute")?;
+    let is_exact = options.get::<Option<bool>>("case_sensitive")?.unwrap_or(false);
+    options.assert_all_used()?;
+    let items = items(state, &list)?;
+    // As in Ansible, which then compares without Jinja's filter.
+    let is_hashable = |item: &Value| item.is_tuple() || !matches!(item.kind(), ValueKind::Seq | ValueKind::Map);
+    let is_exact = is_exact || attribute.is_none() && !items.iter().all(is_hashable);
+    distinct(items, |item| {
+        let mut key = item.clone();
+        for name in attribute.iter().flat_map(|path| path.split('.')) {
+            key = match name.parse::<usize>() {
+                Ok(index) => key.get_item(&index.into())?,
+                Err(_) => key.get_attr(name)?,
+            };
+        }
+        match key.as_str() {
+            Some(text) if !is_exact => Ok(text.to_lowercase().into()),
+            _ => sorted(&key),
+        }
+    })
 }
 
 fn flatten(value: &Json, levels: usize, into: &mut Vec<Json>) {

@@ -2,7 +2,8 @@
 
 use super::parse::Node;
 use super::{Evaluation, Problem, order};
-use serde_json::{Map, Number, Value as Json};
+use crate::value::{Map, Value as Json};
+use serde_json::Number;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -37,7 +38,7 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
             let texts: Option<Vec<_>> = items.iter().map(Json::as_str).collect();
             texts.ok_or_else(|| reject("the list must contain strings"))?.join(separator).into()
         }
-        ("not_null", all) => all.iter_mut().find(|one| !one.is_null()).map(Json::take).unwrap_or_default(),
+        ("not_null", all) => all.iter_mut().find(|one| !one.is_null()).map(std::mem::take).unwrap_or_default(),
         ("reverse", [Json::Array(items)]) => {
             items.reverse();
             std::mem::take(items).into()
@@ -73,7 +74,7 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
             merged.into()
         }
         ("to_array", [Json::Array(items)]) => std::mem::take(items).into(),
-        ("to_array", [one]) => Json::Array(vec![one.take()]),
+        ("to_array", [one]) => Json::Array(vec![std::mem::take(one)]),
         ("to_string", [Json::String(text)]) => std::mem::take(text).into(),
         ("to_string", [one]) => one.to_string().into(),
         ("to_number", [Json::Number(number)]) => Json::Number(number.clone()),

@@ -1,6 +1,6 @@
 //! Parses queries.
 
-use serde_json::Value as Json;
+use crate::value::Value as Json;
 
 /// Limit of the tokens of a query: parsing and evaluation recurse into them.
 const MAX_TOKENS: usize = 400;
