@@ -6,7 +6,7 @@
 //! them is tried again.
 
 use flyball_server::{Server, User};
-use http::{Method, Request, Response};
+use http::{Method, Request};
 use kube::client::Body;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -24,8 +24,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(40);
 const READ_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Minimum time between such retries in different namespaces.
 const READ_RETRY_SPACING: Duration = Duration::from_millis(2500);
-/// Response to the write of an event that is dropped.
-const EVENT: &str = r#"{"metadata":{},"involvedObject":{}}"#;
 /// Time after which an overdue namespace is dropped: it may be deleted.
 const UNRESPONSIVE_TTL: Duration = Duration::from_mins(10);
 
@@ -41,30 +39,23 @@ pub(crate) fn client_of(server: &Server, user: User) -> kube::Client {
 /// The clients of controllers, for all requests but watches.
 pub(crate) struct ControllerClients {
     server: Server,
-    has_events: bool,
     unresponsive: UnresponsiveResources,
 }
 
 impl ControllerClients {
-    /// Creates the clients. Without `has_events`, they drop writes of events.
-    pub(crate) fn new(server: &Server, has_events: bool) -> Self {
-        Self { server: server.clone(), has_events, unresponsive: UnresponsiveResources::default() }
+    pub(crate) fn new(server: &Server) -> Self {
+        Self { server: server.clone(), unresponsive: UnresponsiveResources::default() }
     }
 
     /// Creates a client that is authenticated as `user`.
     pub(crate) fn client_of(&self, user: User) -> kube::Client {
         let (server, unresponsive) = (self.server.clone(), self.unresponsive.clone());
-        let has_events = self.has_events;
         let send = move |mut request: Request<Body>| {
             request.extensions_mut().insert(user.clone());
             let (server, unresponsive) = (server.clone(), unresponsive.clone());
             async move {
                 let (resource, namespace) = resource_of(request.uri().path());
-                let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-                if !reads && !has_events && matches!(&*resource, "events" | "events.events.k8s.io") {
-                    return Ok(Response::new(EVENT.into()));
-                }
-                if reads {
+                if matches!(*request.method(), Method::GET | Method::HEAD) {
                     return match unresponsive.read(&resource, &namespace, server.oneshot(request)).await {
                         Some(Ok(response)) => Ok(response),
                         None => Err(NoResponse::ToRead { resource }),

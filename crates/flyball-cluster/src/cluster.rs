@@ -28,7 +28,6 @@ pub struct Cluster {
     program: Option<Arc<dyn Program>>,
     on_panic: Option<Arc<OnPanic>>,
     collected: Option<Arc<BTreeSet<GroupResource>>>,
-    has_events: bool,
 }
 
 impl Cluster {
@@ -113,18 +112,7 @@ impl Cluster {
 
     fn around(server: Server, clock: Clock, rng: Rng) -> Self {
         let (metrics, rules) = (Metrics::default(), Rules::default());
-        Self {
-            server,
-            clock,
-            rng,
-            certificate: None,
-            metrics,
-            rules,
-            program: None,
-            on_panic: None,
-            collected: None,
-            has_events: true,
-        }
+        Self { server, clock, rng, certificate: None, metrics, rules, program: None, on_panic: None, collected: None }
     }
 
     /// Ends the recording, if there is one, and releases the data directory, if there is one; then further writes are
@@ -197,13 +185,6 @@ impl Cluster {
         self
     }
 
-    /// Drops the events of the controllers: in a small simulation whose events nobody reads, they are a third of all
-    /// writes. Forks do not inherit it.
-    pub fn without_events(mut self) -> Self {
-        self.has_events = false;
-        self
-    }
-
     /// Returns the program that runs the containers of pods.
     fn program(&self, rng: &Rng) -> Arc<dyn Program> {
         let simulated = || Arc::new(SimulatedProgram::new(self.rules.clone(), &rng.fork("programs")));
@@ -247,7 +228,6 @@ impl Cluster {
             metrics: &self.metrics,
             on_panic: self.on_panic.clone(),
             collected: self.collected.clone(),
-            has_events: self.has_events,
             program: &program,
         };
         let events = self.client(User::new("system:apiserver", &["system:masters"]));
@@ -270,7 +250,7 @@ impl Snapshot {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
         let (certificate, metrics) = (self.certificate.clone(), self.metrics.copied());
         let (rules, program) = (self.rules.clone(), self.program.clone());
-        let (server, on_panic, collected, has_events) = (self.server.fork(options), None, None, true);
-        Cluster { server, clock, rng, certificate, metrics, rules, program, on_panic, collected, has_events }
+        let (server, on_panic, collected) = (self.server.fork(options), None, None);
+        Cluster { server, clock, rng, certificate, metrics, rules, program, on_panic, collected }
     }
 }

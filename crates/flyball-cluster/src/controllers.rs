@@ -302,8 +302,6 @@ pub(crate) struct Environment<'a> {
     pub(crate) on_panic: Option<Arc<OnPanic>>,
     /// The resources of the garbage collector, `None` for all.
     pub(crate) collected: Option<Arc<BTreeSet<GroupResource>>>,
-    /// True if controllers publish events.
-    pub(crate) has_events: bool,
     /// Creates the program that runs the containers of simulated nodes.
     pub(crate) program: &'a (dyn Fn(&Rng) -> Arc<dyn Program> + Sync),
 }
@@ -317,14 +315,13 @@ pub(crate) fn run<'a>(controllers: &'a Controllers, environment: Environment<'a>
 }
 
 async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
-    let Environment { server, clock, rng, certificate, metrics, on_panic, collected, has_events, program } =
-        environment;
+    let Environment { server, clock, rng, certificate, metrics, on_panic, collected, program } = environment;
     let mut shared = Operator::new(MANAGER).clock(clock.clone()).rng(rng.fork(MANAGER));
     if let Some(callback) = on_panic {
         shared = shared.on_panic(move |place, text| callback(place, text));
     }
     let mut apart: Vec<ControllerFuture> = Vec::new();
-    let clients = ControllerClients::new(server, has_events);
+    let clients = ControllerClients::new(server);
     for controller in &controllers.0 {
         let me = Member { controller: *controller, client: clients.client_of(controller.user()) };
         let rng = rng.fork(controller.name());
@@ -371,8 +368,7 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
                 None => shared,
             },
             Controller::Scheduler => {
-                let client = client_of(server, controller.user());
-                apart.push(Box::pin(scheduler::run(client, clock.clone(), rng, has_events)));
+                apart.push(Box::pin(scheduler::run(client_of(server, controller.user()), clock.clone(), rng)));
                 shared
             }
             Controller::ServiceAccount => shared.controller(me.named(service_account::accounts())),

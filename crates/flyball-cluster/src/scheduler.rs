@@ -39,8 +39,8 @@ const MANAGER: &str = "kube-scheduler";
 /// Number of watched kinds.
 const KINDS: usize = 6;
 
-/// Runs the scheduler. Without `has_events`, it publishes no events.
-pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng, has_events: bool) {
+/// Runs the scheduler.
+pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
     let shared = Arc::new(SharedState::default());
     let watches: [BoxFuture<'static, ()>; KINDS] = [
         shared.follow::<Namespace>(&client, &rng, |state, key, namespace| {
@@ -64,7 +64,7 @@ pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng, has_events
             None => state.remove_pod(&key),
         }),
     ];
-    let scheduler = Scheduler { client, clock, rng, shared, has_events, allowance: Allowance::default() };
+    let scheduler = Scheduler { client, clock, rng, shared, allowance: Allowance::default() };
     tokio::select! {
         biased;
         _ = join_all(watches) => {}
@@ -124,7 +124,6 @@ struct Scheduler {
     clock: Clock,
     rng: Rng,
     shared: Arc<SharedState>,
-    has_events: bool,
     allowance: Allowance,
 }
 
@@ -238,7 +237,7 @@ impl Scheduler {
     }
 
     async fn publish(&self, pending: &PendingPod, note: Note) {
-        if self.has_events && self.allowance.try_acquire() {
+        if self.allowance.try_acquire() {
             note.by(state::NAME).publish(&self.client, &*pending.pod, &self.clock, &self.rng).await;
         }
     }

@@ -3,7 +3,7 @@
 
 const USER_PREFIX: &str = "system:serviceaccount:";
 /// The group of all service accounts.
-pub const ALL: &str = "system:serviceaccounts";
+pub const ALL_SERVICE_ACCOUNTS_GROUP: &str = "system:serviceaccounts";
 
 /// Returns the user name of a service account.
 pub fn user_name(namespace: &str, name: &str) -> String {
@@ -12,12 +12,12 @@ pub fn user_name(namespace: &str, name: &str) -> String {
 
 /// Returns the group of the service accounts of a namespace.
 pub fn group_name(namespace: &str) -> String {
-    format!("{ALL}:{namespace}")
+    format!("{ALL_SERVICE_ACCOUNTS_GROUP}:{namespace}")
 }
 
 /// Returns the groups of a service account without `system:authenticated`.
 pub fn group_names(namespace: &str) -> [String; 2] {
-    [ALL.to_owned(), group_name(namespace)]
+    [ALL_SERVICE_ACCOUNTS_GROUP.to_owned(), group_name(namespace)]
 }
 
 /// Splits the user name of a service account into namespace and name, which may be invalid; `None` for other users.

@@ -50,12 +50,12 @@ impl Phase {
     }
 }
 
-/// The cost of runs.
+/// The cost of runs, as sums. The CPU time of an operator in another process is not measured.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Cost {
     /// Number of runs.
     pub runs: u64,
-    /// CPU time by phase.
     pub(crate) cpu: [Duration; Phase::ALL.len()],
     /// Requests to the API server, of all clients.
     pub requests: u64,

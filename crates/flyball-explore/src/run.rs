@@ -90,7 +90,6 @@ pub(crate) struct Outcome {
     pub(crate) restart_writes: Vec<String>,
     /// The output of an operator in another process.
     pub(crate) process: ProcessOutcome,
-    /// The cost, except for operators in other processes.
     pub(crate) cost: Cost,
     /// The requests of all clients by verb and resource, if the trace is recorded.
     pub(crate) request_counts: BTreeMap<String, u64>,
@@ -191,7 +190,6 @@ async fn run_on_runtime(stage: &Stage, make: &Arc<Make>, schedule: &Schedule, op
     hub.read_history(Actor::ControlPlane, |_| false);
     let server = hub.server.clone();
     let cost = Cost {
-        runs: 1,
         requests: server.request_count(),
         writes: server.revision() - stage.revision,
         clock_steps: Handle::current().metrics().worker_park_count(0),
@@ -219,6 +217,7 @@ pub(crate) fn outcome(
     let Records { hash, trace, visits, occurrences, history, incidents, errors, .. } = records;
     let events = visits.iter().filter(|site| site.port == Port::Watch).count();
     let cost = Cost {
+        runs: 1,
         operator_requests: records.requests,
         events: u64::try_from(events).unwrap_or(u64::MAX),
         starts: records.starts,

@@ -75,8 +75,6 @@ pub(crate) struct Stage {
     pub(crate) controllers: Controllers,
     /// The resources of the garbage collector.
     pub(crate) collected: BTreeSet<GroupResource>,
-    /// True if the controllers of the control plane publish events.
-    pub(crate) has_events: bool,
     pub(crate) replicas: u8,
     /// Name of the operator.
     pub(crate) operator: String,
@@ -138,13 +136,8 @@ impl Stage {
             }
             Subject::Process(_) => installation.install_program(&operator, &manifests).await?,
         };
-        let bindings = installation.bindings.iter().map(|(_, binding)| binding);
-        let applied: Vec<Value> = manifests.iter().chain(bindings).cloned().collect();
-        let mut has_events = Subject::depends_on_events(&applied);
         for manifest in &prerequisites {
-            let objects = parse_manifest(manifest).map_err(StageError)?;
-            has_events |= Subject::depends_on_events(&objects);
-            for object in objects {
+            for object in parse_manifest(manifest).map_err(StageError)? {
                 installation.apply(&object).await?;
                 installation.establish(&object).await?;
             }
@@ -170,7 +163,6 @@ impl Stage {
             elapsed: began.elapsed(),
             controllers,
             collected,
-            has_events,
             replicas,
             operator,
             served,
@@ -184,8 +176,7 @@ impl Stage {
 
     /// Creates the cluster of a run.
     pub(crate) fn fork(&self, options: Options) -> Cluster {
-        let cluster = self.snapshot.fork(options).with_collected(self.collected.iter().cloned());
-        if self.has_events { cluster } else { cluster.without_events() }
+        self.snapshot.fork(options).with_collected(self.collected.iter().cloned())
     }
 
     /// Returns the path of an object in a manifest, and its resource.

@@ -81,7 +81,8 @@ impl User {
 
     /// Returns true if it is a service account outside of the namespace of the system.
     pub(crate) fn is_account_of_others(&self) -> bool {
-        self.is_in(service_account::ALL) && !self.is_in(&service_account::group_name("kube-system"))
+        self.is_in(service_account::ALL_SERVICE_ACCOUNTS_GROUP)
+            && !self.is_in(&service_account::group_name("kube-system"))
     }
 }
 
