@@ -10,6 +10,7 @@
 mod api_service;
 mod certificate;
 mod config;
+mod conversion;
 mod definition;
 mod deployment;
 mod hash;
@@ -21,12 +22,14 @@ mod requirement;
 mod service;
 mod webhook;
 
+pub use conversion::with_conversions;
 pub use definition::{Definition, DefinitionCondition, DefinitionVersion};
 pub use modes::{InstallModes, UnsupportedModes};
 pub use permissions::{permissions, rights_in_all_namespaces, rights_in_target};
 
 pub(crate) use api_service::{api_services, belongs_to, is_available};
 pub(crate) use certificate::ServingCertificate;
+pub(crate) use conversion::{converted, remove_foreign_conversion};
 pub(crate) use deployment::deployments;
 pub(crate) use hash::content_hash;
 pub(crate) use health::{Health, health};

@@ -48,7 +48,7 @@ pub use document::InvalidDocument;
 pub use files::{Files, TooManyFiles};
 pub use image::{ImageName, InvalidImageName};
 pub use manager::{NAME, Settings, operator};
-pub use plan::bundled_kinds;
+pub use plan::{SchemaChange, bundled_kinds, planned_definitions, schema_changes, schema_of, unserved_version};
 pub use requirement::{InvalidConstraint, Requirement};
 pub use resolution::{
     Candidate, Choice, Explanation, Fact, Installed, Isolation, Missing, Request, Resolution, ResolutionError,

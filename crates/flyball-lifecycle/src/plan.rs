@@ -4,7 +4,8 @@
 //! and then applies them: first CRDs, then ClusterServiceVersions, then the objects that these own. Nothing is changed
 //! if the check finds a step that would be refused, such as a CRD that invalidates custom resources, or a
 //! cluster-scoped object that belongs to an operator of another namespace, or to none. A plan that fails is retried
-//! with backoff forever; after a minute its phase is Failed until it succeeds.
+//! with backoff forever; after a minute its phase is Failed until it succeeds. Each attempt first checks that the
+//! Subscriptions still ask for its versions; see [`reversal`].
 //!
 //! Each step is a server-side apply, so that a plan can be executed again after a crash at any point. A step whose
 //! Subscription is gone is not executed, and what the plan has created for it is deleted; see [`requesters`]. If the
@@ -15,6 +16,8 @@
 mod actor;
 mod alongside;
 mod check;
+mod compatibility;
+mod conversion;
 mod definition;
 mod draft;
 mod error;
@@ -25,11 +28,16 @@ mod ownership;
 mod prepare;
 mod requesters;
 mod resources;
+mod reversal;
 mod sharing;
 mod steps;
 
 pub(crate) use actor::encoded;
+pub use compatibility::{SchemaChange, schema_changes, schema_of};
+pub use conversion::planned_definitions;
 pub use resources::bundled_kinds;
+pub use reversal::unserved_version;
+pub(crate) use reversal::{is_begun, mark, withdrawal};
 pub(crate) use steps::{Chosen, steps};
 
 use crate::api::{
@@ -131,7 +139,9 @@ impl InstallPlans {
             objects.push(object.map_err(ExecutionError::new)?);
         }
         let members = Members::of(plan);
-        check::check((plan, &members), &objects, &manager, &installer, cx).await?;
+        check::check((plan, &members), &objects, group, &manager, &installer, cx).await?;
+        reversal::check((plan, &members), &objects, &manager, cx).await?;
+        reversal::confirm(plan, &manager, cx).await?;
         execution::execute((plan, &members), objects, &manager, &installer, cx).await
     }
 }

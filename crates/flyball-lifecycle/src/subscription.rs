@@ -23,6 +23,7 @@ mod rollout;
 mod selected;
 mod stranded;
 mod view;
+mod withdrawal;
 
 use crate::api::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorGroup, Subscription};
 use crate::contents::CatalogContents;
@@ -58,6 +59,7 @@ impl Reconcile for Subscriptions {
         deprecation::report(&mut view, &self.contents, cx);
         stranded::report(&mut view, &self.contents, cx);
         view.write(cx).await?;
+        withdrawal::delete_withdrawn(&mut view, cx).await?;
         let action = planning::resolve(self, &mut view, cx).await?;
         view.write(cx).await?;
         approval::consume(&mut view, cx).await?;

@@ -1,8 +1,8 @@
 //! The responses of a connection that are being sent: the connection is closed if its client does not take them.
 //!
-//! In HTTP/2, the client grants each response a window. While it is empty, nothing is written, so that
-//! the [time limit of writes](super::WRITE_TIMEOUT) does not apply, and pings are answered. Bodies are therefore passed on in
-//! small parts: a part counts as taken when the next one is requested. The last part may still be buffered after that.
+//! In HTTP/2, the client grants each response a window. While it is empty, nothing is written, so that the [time limit
+//! of writes](super::WRITE_TIMEOUT) does not apply, and pings are answered. Bodies are therefore passed on in small
+//! parts: a part counts as taken when the next one is requested. The last part may still be buffered after that.
 //!
 //! A client for several users, such as the API server, keeps its connection while it takes one of the responses: a user
 //! who takes none must not disconnect the others.

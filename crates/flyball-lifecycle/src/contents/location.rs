@@ -99,7 +99,11 @@ async fn check_host(
 async fn config_map(source: &CatalogSource, client: &Client, trusted: Option<&str>) -> Result<Location, LoadFailure> {
     let (namespace, name) = (source.namespace().unwrap_or_default(), &source.spec.config_map);
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
-    let map = api.get(name).await.map_err(|error| format!("ConfigMap {namespace}/{name}: {error}"))?;
+    let failed = |error: kube::Error| match error {
+        kube::Error::Api(status) => format!("ConfigMap {namespace}/{name}: {}", status.message),
+        error => format!("ConfigMap {namespace}/{name}: {error}"),
+    };
+    let map = api.get(name).await.map_err(failed)?;
     if trusted.is_some_and(|trusted| trusted != namespace) && !map.labels().contains_key(CATALOG) {
         let message = format!(
             "ConfigMap {namespace}/{name} lacks the label {CATALOG}: the content of a catalog determines permissions, \

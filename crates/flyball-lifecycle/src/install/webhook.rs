@@ -148,18 +148,14 @@ fn service(csv: &ClusterServiceVersion, webhook: &WebhookDescription, default_pa
     service
 }
 
-/// Returns the `spec.conversion` of each CRD that a webhook of the ClusterServiceVersion converts. If several convert
-/// the same CRD, it is the last one, as in OLM: each of them would be replaced by the others endlessly.
+/// Returns the CRDs that webhooks of a ClusterServiceVersion convert, each with its webhook.
 ///
 /// # Errors
 ///
 /// When the operator may be installed more than once, or does not own the CRD: conversion applies to the objects of
 /// all namespaces.
-pub(crate) fn conversions(
-    csv: &ClusterServiceVersion,
-    certificate: impl Fn(&str) -> Option<ServingCertificate>,
-) -> Result<Vec<(String, Value)>, InvalidWebhook> {
-    let mut conversions = BTreeMap::new();
+fn converters(csv: &ClusterServiceVersion) -> Result<Vec<(&str, &WebhookDescription)>, InvalidWebhook> {
+    let mut converters = Vec::new();
     let webhooks = csv.spec.webhook_definitions.iter();
     for webhook in webhooks.filter(|webhook| webhook.webhook_type == WebhookType::Conversion) {
         if !InstallModes::new(&csv.spec.install_modes).is_ok_and(|modes| modes.is_singleton()) {
@@ -172,13 +168,39 @@ pub(crate) fn conversions(
             if csv.spec.crds.owned.iter().all(|owned| owned.name != *crd) {
                 return Err(InvalidWebhook::ForeignCrd { csv: csv.name_any(), crd: crd.clone() });
             }
-            let Some(certificate) = certificate(&webhook.deployment_name) else { continue };
-            let client =
-                json!({"service": service(csv, webhook, Some("/")), "caBundle": certificate.authority_bundle()});
-            let webhook =
-                json!({"clientConfig": client, "conversionReviewVersions": webhook.admission_review_versions});
-            conversions.insert(crd.clone(), json!({"strategy": "Webhook", "webhook": webhook}));
+            converters.push((crd.as_str(), webhook));
         }
+    }
+    Ok(converters)
+}
+
+/// Returns the CRDs that webhooks of a ClusterServiceVersion convert after its installation.
+///
+/// # Errors
+///
+/// When a webhook is invalid, so that none of them is installed.
+pub(crate) fn converted_crds(csv: &ClusterServiceVersion) -> Result<BTreeSet<&str>, InvalidWebhook> {
+    check(csv)?;
+    Ok(converters(csv)?.into_iter().map(|(crd, _)| crd).collect())
+}
+
+/// Returns the `spec.conversion` of each CRD that a webhook of the ClusterServiceVersion converts. If several convert
+/// the same CRD, it is the last one, as in OLM: each of them would be replaced by the others endlessly.
+///
+/// # Errors
+///
+/// When the operator may be installed more than once, or does not own the CRD: conversion applies to the objects of
+/// all namespaces.
+pub(crate) fn conversions(
+    csv: &ClusterServiceVersion,
+    certificate: impl Fn(&str) -> Option<ServingCertificate>,
+) -> Result<Vec<(String, Value)>, InvalidWebhook> {
+    let mut conversions = BTreeMap::new();
+    for (crd, webhook) in converters(csv)? {
+        let Some(certificate) = certificate(&webhook.deployment_name) else { continue };
+        let client = json!({"service": service(csv, webhook, Some("/")), "caBundle": certificate.authority_bundle()});
+        let webhook = json!({"clientConfig": client, "conversionReviewVersions": webhook.admission_review_versions});
+        conversions.insert(crd.to_owned(), json!({"strategy": "Webhook", "webhook": webhook}));
     }
     Ok(conversions.into_iter().collect())
 }

@@ -1,15 +1,16 @@
 //! The check of a plan before its first step.
 
 use super::actor::{Actor, encoded, message_of, path_of};
+use super::conversion::conversions_of;
 use super::definition::{Tested, lost_version, no_longer_served, rejected_fields, rejection, tested_versions};
 use super::error::ExecutionError;
 use super::members::Members;
 use super::ownership::{Line, differs, is_installed, is_owned, planned};
 use super::prepare::{is_managers, prepared};
-use super::resources::{CSV, is_definition, resource};
+use super::resources::{is_definition, resource};
 use super::sharing::{Sharing, check_account, conflict, sharing};
 use crate::api::labels::CRD_UPGRADE_SAFETY;
-use crate::api::{InstallPlan, Step, is_extension};
+use crate::api::{InstallPlan, OperatorGroup, Step, is_extension};
 use flyball::Context;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -23,13 +24,15 @@ const PAGE: usize = 200;
 pub(super) async fn check(
     (plan, members): (&InstallPlan, &Members),
     objects: &[Value],
+    group: &OperatorGroup,
     manager: &Actor<'_>,
     installer: &Actor<'_>,
     cx: &Context<InstallPlan>,
 ) -> Result<(), ExecutionError> {
     let namespace = plan.namespace().unwrap_or_default();
     let check = Check { plan, manager, installer, is_unchecked: is_unchecked(plan), cx };
-    let (new_kinds, converted) = (new_kinds(plan, objects), converted(plan, objects));
+    let is_of_all_namespaces = group.targets_all();
+    let (new_kinds, conversions) = (new_kinds(plan, objects), conversions_of(plan, objects));
     for (step, object) in plan.status.plan.iter().zip(objects) {
         let (group, kind) = (&step.resource.group, &step.resource.kind);
         let Some(resource) = resource(group, kind) else {
@@ -42,7 +45,11 @@ pub(super) async fn check(
             let old = manager.get(&path).await.map_err(|error| ExecutionError::at_step(step, &error))?;
             if let Some(old) = old {
                 if is_definition(group, kind) && !check.is_unchecked {
-                    let is_converted = converted.contains(&(step.resolving.as_str(), step.resource.name.as_str()));
+                    let conversion = (step.resolving.clone(), step.resource.name.clone());
+                    // Otherwise the operator is not installed, or its conversion is refused, after the CRD has changed.
+                    let is_converted = conversions.contains(&conversion)
+                        && is_of_all_namespaces
+                        && (!installer.is_limited() || installer.apply(&path, &object, true).await.is_ok());
                     check.definition(&old, &object, is_converted).await.map_err(ExecutionError::new)?;
                 }
                 check.ownership(step, &path, &old, &object).await?;
@@ -72,19 +79,6 @@ fn new_kinds(plan: &InstallPlan, objects: &[Value]) -> BTreeSet<(String, String)
     let steps = plan.status.plan.iter().zip(objects);
     let definitions = steps.filter(|(step, _)| is_definition(&step.resource.group, &step.resource.kind));
     definitions.map(|(_, object)| (text(&object["spec"]["group"]), text(&object["spec"]["names"]["kind"]))).collect()
-}
-
-/// Returns the CRDs that webhooks of the new ClusterServiceVersions convert, with the names of these. In a bundle, such
-/// a CRD does not say so: its conversion is set when the operator is installed.
-fn converted<'o>(plan: &'o InstallPlan, objects: &'o [Value]) -> BTreeSet<(&'o str, &'o str)> {
-    let steps = plan.status.plan.iter().zip(objects).filter(|(step, _)| step.resource.kind == CSV);
-    let of_csv = |(step, csv): (&'o Step, &'o Value)| {
-        let webhooks = csv["spec"]["webhookdefinitions"].as_array().into_iter().flatten();
-        let conversions = webhooks.filter(|webhook| webhook["type"] == "ConversionWebhook");
-        let names = conversions.flat_map(|webhook| webhook["conversionCRDs"].as_array().into_iter().flatten());
-        names.filter_map(Value::as_str).map(|name| (step.resource.name.as_str(), name))
-    };
-    steps.flat_map(of_csv).collect()
 }
 
 /// The common input of the checks of steps.

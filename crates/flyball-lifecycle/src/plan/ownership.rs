@@ -83,7 +83,8 @@ pub(super) fn is_installed(definition: &Value) -> bool {
     installed_alongside(definition).next().is_some()
 }
 
-fn installed_alongside(definition: &Value) -> impl Iterator<Item = &str> {
+/// Returns the ClusterServiceVersions that a CRD was installed with, as `namespace/name`.
+pub(super) fn installed_alongside(definition: &Value) -> impl Iterator<Item = &str> {
     let annotations = definition["metadata"]["annotations"].as_object().into_iter().flatten();
     annotations.filter(|(name, _)| name.starts_with(INSTALLED_ALONGSIDE_PREFIX)).filter_map(|(_, value)| value.as_str())
 }

@@ -6,6 +6,7 @@ use super::resources::{CSV, Resource, is_definition};
 use crate::api::labels::{GENERATED_BY, MANAGED, OWNER, OWNER_KIND, OWNER_NAMESPACE};
 use crate::api::{GROUP, InstallPlan, Step};
 use crate::csv::label_of;
+use crate::install::remove_foreign_conversion;
 use flyball_core::metadata::SERVER_MANAGED_FIELDS;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
@@ -73,19 +74,6 @@ pub(super) fn prepared(
     object
 }
 
-/// Removes the conversion of a CRD by a server outside of the namespace, which would get all custom resources. The
-/// controller of ClusterServiceVersions sets those that a webhook of the operator does.
-fn remove_foreign_conversion(definition: &mut Value, namespace: &str) {
-    let client = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
-    let is_own = client["url"].is_null() && client["service"]["namespace"] == namespace;
-    if !client.is_null()
-        && !is_own
-        && let Some(spec) = definition["spec"].as_object_mut()
-    {
-        spec.remove("conversion");
-    }
-}
-
 fn map<'v>(object: &'v mut Value, name: &str) -> Option<&'v mut Map<String, Value>> {
     if !object.get(name).is_some_and(Value::is_object) {
         object.as_object_mut()?.insert(name.to_owned(), json!({}));
@@ -98,27 +86,5 @@ fn extend(object: &mut Value, field: &str, added: Map<String, Value>) {
         && let Some(fields) = map(metadata, field)
     {
         fields.extend(added);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn conversions_by_servers_elsewhere_are_removed() {
-        let check = |client: Value, stays: bool| {
-            let conversion = json!({"strategy": "Webhook", "webhook": {"clientConfig": client}});
-            let mut definition = json!({"spec": {"group": "a", "conversion": conversion}});
-            remove_foreign_conversion(&mut definition, "demo");
-            assert_eq!(definition["spec"].get("conversion").is_some(), stays, "{client}");
-        };
-        check(json!({"service": {"namespace": "demo", "name": "a"}}), true);
-        check(json!({"service": {"namespace": "other", "name": "a"}}), false);
-        check(json!({"url": "https://example.com"}), false);
-        check(json!({"url": "https://example.com", "service": {"namespace": "demo", "name": "a"}}), false);
-        let mut none = json!({"spec": {"conversion": {"strategy": "None"}}});
-        remove_foreign_conversion(&mut none, "demo");
-        assert_eq!(none["spec"]["conversion"]["strategy"], "None");
     }
 }

@@ -13,11 +13,11 @@ use super::actor::{Actor, encoded, message_of};
 use super::error::ExecutionError;
 use super::members::Members;
 use crate::api::{ClusterExtension, GROUP, InstallPlan, Step, Subscription, is_requester, is_subscription};
-use flyball::Context;
+use flyball::{Context, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Attempts to release an object that others change at the same time. The plan is executed again after the last one.
 const ATTEMPTS: usize = 5;
@@ -54,16 +54,15 @@ impl<'p> Requesters<'p> {
     ) -> Result<Self, ExecutionError> {
         let namespace = plan.namespace().unwrap_or_default();
         let (owners, mut known) = (plan.owner_references(), BTreeSet::new());
-        let mut requests = cached(&namespace, owners, cx).await?;
         let mut alive = Vec::new();
         for owner in owners.iter().filter(|owner| known.insert(&owner.uid)) {
-            let requests = match (is_subscription(owner), requests.remove(&owner.uid)) {
-                (false, _) => None,
-                (true, Some(cached)) => Some(cached),
-                (true, None) => match find(owner, &namespace, manager, false).await? {
+            let cached = if is_subscription(owner) { cached(&namespace, owner, cx).await } else { None };
+            let requests = match cached {
+                None if is_subscription(owner) => match find(owner, &namespace, manager, false).await? {
                     Some(found) => Some(request(&found)),
                     None => continue,
                 },
+                cached => cached,
             };
             alive.push(Requester { owner, requests });
         }
@@ -123,19 +122,11 @@ impl<'p> Requesters<'p> {
     }
 }
 
-/// Returns what the Subscriptions among the owners request, by UID, as far as the cache contains them.
-async fn cached(
-    namespace: &str,
-    owners: &[OwnerReference],
-    cx: &Context<InstallPlan>,
-) -> Result<BTreeMap<String, Request>, ExecutionError> {
-    let uids: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
-    let of_owner = |found: Subscription| {
-        let uid = found.uid().filter(|uid| uids.contains(uid.as_str()))?;
-        Some((uid, (found.spec.package, found.status.current_csv)))
-    };
-    let found = cx.filter_map(Some(namespace), of_owner).await.map_err(|error| ExecutionError::of(&error, &[]))?;
-    Ok(found.into_iter().collect())
+/// Returns what a Subscription requests, if the cache contains it.
+async fn cached(namespace: &str, owner: &OwnerReference, cx: &Context<InstallPlan>) -> Option<Request> {
+    // One that does not decode is read from the API server as well.
+    let found = cx.get::<Subscription>(&ObjectKey::new(Some(namespace), &owner.name)).await.ok()??;
+    (found.uid().as_deref() == Some(&*owner.uid)).then_some((found.spec.package, found.status.current_csv))
 }
 
 /// Returns what a Subscription requests.

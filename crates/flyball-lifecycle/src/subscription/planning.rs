@@ -6,6 +6,7 @@ use super::approval::{self, Group};
 use super::conditions::{BUNDLE_UNPACK_FAILED, BUNDLE_UNPACKING, RESOLUTION_FAILED, set_or_remove};
 use super::selected::Selected;
 use super::view::{Tracked, View};
+use super::withdrawal::{users, withdraw};
 use crate::api::labels::VERSIONS;
 use crate::api::{
     Approval, ClusterServiceVersion, ClusterServiceVersionPhase, InstallPlan, InstallPlanPhase, InstallPlanSpec,
@@ -14,7 +15,7 @@ use crate::api::{
 use crate::catalog::{CatalogKey, Catalogs};
 use crate::installed::{bundle_of, to_stay};
 use crate::patch::change_status;
-use crate::plan::{Chosen, steps};
+use crate::plan::{Chosen, mark, steps};
 use crate::resolution::{self, Choice, Installed, Isolation, Request, Resolution, resolve as solve};
 use crate::version::VersionRange;
 use flyball::{Action, Context, Result};
@@ -278,30 +279,6 @@ fn withdrawn(view: &View, resolved: &BTreeSet<usize>, selected: &[Selected]) -> 
     view.plans.iter().filter(|(name, plan)| is_withdrawn(name, plan)).map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns the Subscriptions that refer to a plan.
-fn users(view: &View, plan: &str) -> Vec<usize> {
-    let refers = |index: &usize| {
-        let reference = view.subscriptions[*index].status.install_plan_ref.as_ref();
-        reference.and_then(|reference| reference.name.as_deref()) == Some(plan)
-    };
-    (0..view.subscriptions.len()).filter(refers).collect()
-}
-
-/// Sets a Subscription whose plan was deleted back to its installed version.
-fn withdraw(view: &mut View, index: usize) {
-    let status = &view.subscriptions[index].status;
-    if view.csvs.contains_key(&status.current_csv) {
-        return;
-    }
-    let is_installed = view.csvs.contains_key(&status.installed_csv);
-    let status = &mut view.subscriptions[index].status;
-    (status.install_plan_ref, status.install_plan) = (None, None);
-    (status.current_csv, status.state) = match is_installed {
-        true => (status.installed_csv.clone(), SubscriptionState::AtLatestKnown),
-        false => (String::new(), SubscriptionState::None),
-    };
-}
-
 /// Deletes plans without steps that are not for these choices, plans whose choices were planned again, and plans that
 /// were withdrawn.
 async fn delete_incomplete(
@@ -418,6 +395,7 @@ async fn plan(
             let owners = owners.iter().map(|index| owner_of(&view.subscriptions[*index])).collect();
             let mut plan = new_plan(&view.namespace, owners, generation, approval, names);
             plan.spec.approved |= group.is_approved;
+            mark(&mut plan, &super::rollback::targets(view, fresh));
             cx.create_unowned(&plan).await?
         }
     };

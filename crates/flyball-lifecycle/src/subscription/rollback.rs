@@ -4,6 +4,7 @@
 //! newer one, so that checks, handover and waiting are those of any upgrade. While the annotation exists, the
 //! Subscription stays at this version.
 
+use super::selected::Selected;
 use super::view::View;
 use crate::api::labels::ROLLBACK;
 use crate::api::{ClusterServiceVersionPhase as Phase, Subscription};
@@ -17,6 +18,15 @@ use serde_json::json;
 /// Returns the name of the version to roll back to.
 pub(super) fn target(subscription: &Subscription) -> Option<&str> {
     subscription.annotations().get(ROLLBACK).map(|name| name.trim()).filter(|name| !name.is_empty())
+}
+
+/// Returns the names of the choices that are those of rollbacks.
+pub(super) fn targets<'c>(view: &View, choices: &'c [Selected]) -> Vec<&'c str> {
+    let is_target = |selected: &&Selected| {
+        let subscription = selected.subscription.map(|index| &view.subscriptions[index].object);
+        subscription.and_then(target) == Some(&*selected.choice.name)
+    };
+    choices.iter().filter(is_target).map(|selected| selected.choice.name.as_str()).collect()
 }
 
 /// Sets the current version of Subscriptions whose newer version was deleted before it replaced the older one, which is

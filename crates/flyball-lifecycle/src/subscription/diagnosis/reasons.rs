@@ -235,7 +235,13 @@ pub(super) fn of_pins(case: &Case<'_>, tracked: &Tracked) -> Vec<Cause> {
     let annotations = tracked.object.annotations();
     let versions =
         annotations.get(VERSIONS).map(|range| notice(VERSIONS, format!("only versions {range} are installed")));
-    let rollback =
-        annotations.get(ROLLBACK).map(|name| notice(ROLLBACK, format!("it stays at {name} after a rollback")));
+    let rollback = annotations.get(ROLLBACK).map(|target| {
+        let is_done = tracked.status.installed_csv == target.trim();
+        let text = match is_done {
+            true => format!("it stays at {target} after a rollback"),
+            false => format!("a rollback to {target} is requested"),
+        };
+        notice(ROLLBACK, text)
+    });
     versions.into_iter().chain(rollback).collect()
 }

@@ -59,7 +59,8 @@ fn of_subscription(case: &Case<'_>, attempt: &Attempt, index: usize, own: &resol
         changes.push(changed(format!("remove the annotation {VERSIONS}"), &|own| own.versions = None));
     }
     if let Some(target) = &own.target {
-        let text = format!("end the rollback to {target}: flyball olm pin {} --remove", own.name);
+        let text =
+            format!("end the rollback to {target}: flyball olm pin {} -n {} --remove", own.name, case.view.namespace);
         changes.push(changed(text, &|own| own.target = None));
     }
     if own.starting_csv.is_some() && own.installed_csv.is_none() {
