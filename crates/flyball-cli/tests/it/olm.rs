@@ -344,7 +344,7 @@ fn installation_beside_olm_is_refused() {
     apply(&home, &[olm]);
     let status = home.run(&["olm", "status"]);
     let problem = "original OLM (Deployment default/olm-operator): it also runs: two managers install and remove";
-    let remedy = "kubectl scale deployment -n default olm-operator catalog-operator --replicas 0";
+    let remedy = "kubectl scale deployment -n default olm-operator --replicas 0";
     assert!(status.code == Some(1) && status.out.contains(problem) && status.out.contains(remedy), "{status:?}");
     let status = json_of(&home.run(&["olm", "status", "-o", "json"]));
     assert_eq!(status["original"]["deployments"], json!(["default/olm-operator"]));
@@ -472,6 +472,7 @@ fn rollback_that_loses_data_is_refused() {
         back.code == Some(1) && back.out.contains("flyball crd migrate memos.demo.flyball.dev --to v1"),
         "{back:?}"
     );
+    assert!(back.out.contains("the rollback is refused: the rollback would break stored objects"), "{back:?}");
     // The storage version of the newer CRD is in the way.
     let migrate = "flyball crd migrate memos.demo.flyball.dev --to v1";
     refused.fails_with(&["no longer has the storage version v2", migrate]);

@@ -1,7 +1,8 @@
 //! Versions of packages with which a CRD can be changed, if an InstallPlan cannot change it to that of its bundle.
 //!
-//! Each version that is named was tried: resolution selects it, and its CRD breaks nothing that is stored. Images of
-//! bundles are not pulled; of these, only the versions of the CRD are known.
+//! Versions of the own operator are tried: resolution selects the named one. The remedy says whether its CRD was
+//! compared with what is stored. Images of bundles are not pulled; of these, only the versions of the CRD are known.
+//! Versions of other operators are not tried: those are named whose CRD has no other versions than the new one.
 
 use super::breaking;
 use super::unread::Unread;
@@ -11,6 +12,7 @@ use flyball_lifecycle::api::labels::{ROLLBACK, VERSIONS};
 use flyball_lifecycle::api::{InstallPlan, Subscription};
 use flyball_lifecycle::content::{Package, PackageBundle};
 use flyball_lifecycle::diagnosis::{Snapshot, diagnose};
+use flyball_lifecycle::install::with_conversions;
 use flyball_lifecycle::manifests::Manifests;
 use flyball_lifecycle::parse_tolerant;
 use kube::ResourceExt;
@@ -18,59 +20,123 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Limit of the resolutions that are tried for a CRD.
+/// Limit of the resolutions that are tried for a Subscription: of all its versions and channels.
 const MAX_TRIALS: usize = 8;
 /// Limit of the bundles whose objects are examined for a CRD.
 const MAX_EXAMINED: usize = 24;
 /// Limit of the other operators that are examined.
 const MAX_OTHERS: usize = 3;
 
+/// The remedies by other versions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alternatives {
+    /// Changes of Subscriptions.
+    pub(super) remedies: Vec<String>,
+    /// Packages without such a version.
+    pub(super) absences: Vec<String>,
+}
+
+/// The effect of another CRD on what is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It breaks nothing.
+    Accepted,
+    /// It was not read, or what is stored was not.
+    Unknown(&'static str),
+    /// It breaks what is stored, or does not exist.
+    Rejected,
+}
+
 /// Returns remedies for a plan that cannot change a CRD: another version of its own operator, or of another one that
-/// uses the CRD. `users` has these as `PACKAGE.NAMESPACE`.
-pub(super) async fn remedies(
+/// uses the CRD. `users` has these as `PACKAGE.NAMESPACE`. There are none if the CRD of the cluster cannot be read.
+pub(super) async fn find(
     connection: &Connection,
     snapshot: &Snapshot,
     plan: &InstallPlan,
     new: &Value,
     users: &[String],
-    unread: &mut Unread,
-) -> Result<Vec<String>> {
-    let stored = stored_versions(connection, new).await;
-    let mut remedies = Vec::new();
+) -> Result<Alternatives> {
+    let mut found = Alternatives::default();
+    let Some(stored) = stored_versions(connection, new).await else { return Ok(found) };
     for subscription in snapshot.subscriptions.iter().filter(|of| refers(of, plan)) {
         let Some(package) = package_of(snapshot, subscription) else { continue };
         let current = &subscription.status.current_csv;
         if !package.bundles.get(current).is_some_and(|bundle| has(bundle, new)) {
             continue;
         }
-        let others = newest_first(package).into_iter().filter(|bundle| bundle.name() != current).take(MAX_EXAMINED);
-        let fits = |bundle: &&PackageBundle| has(bundle, new) && stored.is_subset(&versions_of(bundle, new));
-        let mut found = None;
-        for bundle in others.filter(fits).take(MAX_TRIALS) {
-            let Some(channel) = selecting_channel(snapshot, plan, subscription, package, bundle) else { continue };
-            if is_accepted(connection, bundle, new, unread).await? {
-                found = Some(install(snapshot, subscription, bundle, &channel));
+        let others: Vec<_> = newest_first(package).into_iter().filter(|bundle| bundle.name() != current).collect();
+        let (mut remedy, mut examined, mut trials) = (None, 0, 0);
+        for bundle in others.iter().take(MAX_EXAMINED) {
+            if has(bundle, new) && stored.is_subset(&versions_of(bundle, new)) {
+                let of = (snapshot, plan, subscription);
+                remedy = trial(connection, of, (package, bundle), new, &mut trials).await?;
+                if remedy.is_none() && trials == MAX_TRIALS {
+                    break;
+                }
+            }
+            examined += 1;
+            if remedy.is_some() {
                 break;
             }
         }
-        let name = &package.name;
-        remedies.push(found.unwrap_or_else(|| format!("no other version of package {name} in its catalog helps")));
+        match remedy {
+            Some(remedy) => found.remedies.push(remedy),
+            None => found.absences.extend(absence(&package.name, examined, others.len())),
+        }
     }
     let own = snapshot.subscriptions.iter().filter(|of| refers(of, plan));
     let own = own.map(|of| (of.spec.package.as_str(), snapshot.namespace.as_str())).collect();
-    remedies.extend(of_others(snapshot, new, &stored, users, &own));
-    Ok(remedies)
+    found.remedies.extend(of_others(snapshot, new, &stored, users, &own));
+    Ok(found)
 }
 
-/// Returns the change that installs another version.
-fn install(snapshot: &Snapshot, subscription: &Subscription, bundle: &PackageBundle, channel: &str) -> String {
+/// Returns the change that installs a version, unless this is impossible or breaks what is stored.
+async fn trial(
+    connection: &Connection,
+    (snapshot, plan, subscription): (&Snapshot, &InstallPlan, &Subscription),
+    (package, bundle): (&Package, &PackageBundle),
+    new: &Value,
+    trials: &mut usize,
+) -> Result<Option<String>> {
+    let selecting = selecting_channel((snapshot, plan, subscription), package, bundle, trials);
+    let Some(channel) = selecting else { return Ok(None) };
+    let verdict = verdict(connection, bundle, new).await?;
+    Ok(install(snapshot, subscription, bundle, &channel, verdict))
+}
+
+/// Returns the change that installs another version, unless this is rejected.
+fn install(
+    snapshot: &Snapshot,
+    subscription: &Subscription,
+    bundle: &PackageBundle,
+    channel: &str,
+    verdict: Verdict,
+) -> Option<String> {
+    let effect = match verdict {
+        Verdict::Accepted => "which works".to_owned(),
+        Verdict::Unknown(why) => format!("which may work ({why})"),
+        Verdict::Rejected => return None,
+    };
     let (name, version) = (subscription.name_any(), &bundle.version);
     let channel = match channel == subscription.spec.channel {
         true => String::new(),
         false => format!("set spec.channel: {channel}, and "),
     };
+    let channel = if is_started(subscription) { format!("remove spec.startingCSV, and {channel}") } else { channel };
     let namespace = &snapshot.namespace;
-    format!("install {} instead, which works: {channel}flyball olm pin {name} {version} -n {namespace}", bundle.name())
+    Some(format!(
+        "install {} instead, {effect}: {channel}flyball olm pin {name} {version} -n {namespace}",
+        bundle.name()
+    ))
+}
+
+/// Returns the message that a package has no version which helps. `examined` of its `others` were examined.
+fn absence(package: &str, examined: usize, others: usize) -> Option<String> {
+    match examined {
+        _ if examined >= others => Some(format!("no other version of package {package} in its catalog helps")),
+        0 => None,
+        _ => Some(format!("none of the newest {examined} other versions of package {package} in its catalog helps")),
+    }
 }
 
 /// Returns the versions of other operators whose CRD has only versions that the new one has: after a migration of the
@@ -125,15 +191,16 @@ fn newest_first(package: &Package) -> Vec<&PackageBundle> {
     bundles
 }
 
-/// Returns the stored versions of the CRD of the cluster; none if it cannot be read.
-async fn stored_versions(connection: &Connection, new: &Value) -> BTreeSet<String> {
+/// Returns the stored versions of the CRD of the cluster; `None` if it cannot be read.
+async fn stored_versions(connection: &Connection, new: &Value) -> Option<BTreeSet<String>> {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": new["metadata"]["name"]},
     });
-    let Ok(Some(found)) = connection.find(&definition).await else { return BTreeSet::new() };
-    let stored = found["status"]["storedVersions"].as_array().into_iter().flatten();
-    stored.filter_map(Value::as_str).map(str::to_owned).collect()
+    // Remedies are only an addition to the cause, which says why the CRDs were not read.
+    let found = connection.find(&definition).await.ok()??;
+    let stored = found["status"]["storedVersions"].as_array()?;
+    Some(stored.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Returns the names of the versions of a CRD.
@@ -157,18 +224,21 @@ fn has(bundle: &PackageBundle, definition: &Value) -> bool {
     !versions_of(bundle, definition).is_empty()
 }
 
-/// Returns true if the CRD of a bundle breaks nothing that is stored.
-async fn is_accepted(
-    connection: &Connection,
-    bundle: &PackageBundle,
-    definition: &Value,
-    unread: &mut Unread,
-) -> Result<bool> {
-    let Some(manifests) = bundle.manifests() else { return Ok(true) };
-    match manifests.as_ref().ok().and_then(|of| own(of, definition)) {
-        Some(other) => Ok(breaking::changes(connection, std::slice::from_ref(other), unread).await?.is_empty()),
-        None => Ok(false),
-    }
+/// Returns the effect of the CRD of a bundle on what is stored.
+async fn verdict(connection: &Connection, bundle: &PackageBundle, definition: &Value) -> Result<Verdict> {
+    let Some(manifests) = bundle.manifests() else {
+        return Ok(Verdict::Unknown("its CRD is in the image of the bundle, which was not read"));
+    };
+    let Ok(manifests) = manifests else { return Ok(Verdict::Rejected) };
+    let Some(other) = own(&manifests, definition) else { return Ok(Verdict::Rejected) };
+    let other = with_conversions(manifests.csv(), [other.clone()], &connection.namespace);
+    let mut unread = Unread::default();
+    let changes = breaking::changes(connection, &other, &mut unread).await?;
+    Ok(match (changes.is_empty(), unread.is_empty()) {
+        (false, _) => Verdict::Rejected,
+        (true, true) => Verdict::Accepted,
+        (true, false) => Verdict::Unknown("you may not read all custom resources"),
+    })
 }
 
 /// Returns the CRD of the same name.
@@ -176,24 +246,32 @@ fn own<'m>(manifests: &'m Manifests, definition: &Value) -> Option<&'m Value> {
     manifests.definitions().find(|of| of["metadata"]["name"] == definition["metadata"]["name"])
 }
 
+/// Returns true if a Subscription without an installed version names the first one, which excludes all others.
+fn is_started(subscription: &Subscription) -> bool {
+    !subscription.spec.starting_csv.is_empty() && subscription.status.installed_csv.is_empty()
+}
+
 /// Returns the channel in which a pin to the version of a bundle selects it: that of the Subscription, or another one.
 fn selecting_channel(
-    snapshot: &Snapshot,
-    plan: &InstallPlan,
-    subscription: &Subscription,
+    (snapshot, plan, subscription): (&Snapshot, &InstallPlan, &Subscription),
     package: &Package,
     bundle: &PackageBundle,
+    trials: &mut usize,
 ) -> Option<String> {
     let name = subscription.name_any();
     let own = subscription.spec.channel.as_str();
     let with_it = package.channels.values().filter(|channel| channel.entry(bundle.name()).is_some());
     let others = with_it.map(|channel| channel.name.as_str()).filter(|channel| *channel != own);
-    let mut channels = std::iter::once(own).chain(others);
+    let mut channels = std::iter::once(own).chain(others).take(MAX_TRIALS.saturating_sub(*trials));
     let selects = |channel: &&str| {
+        *trials += 1;
         let mut changed = snapshot.clone();
         changed.plans.retain(|other| other.name_any() != plan.name_any());
         let Some(pinned) = changed.subscriptions.iter_mut().find(|of| of.name_any() == name) else { return false };
         (*channel).clone_into(&mut pinned.spec.channel);
+        if is_started(subscription) {
+            pinned.spec.starting_csv.clear();
+        }
         let status = &mut pinned.status;
         (status.install_plan_ref, status.current_csv) = (None, status.installed_csv.clone());
         let annotations = pinned.annotations_mut();
@@ -203,4 +281,19 @@ fn selecting_channel(
         next.is_some_and(|next| next.name == bundle.name())
     };
     channels.find(selects).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absence_is_limited_to_the_examined_versions() {
+        let check = |examined: usize, others: usize, expected: Option<&str>| {
+            assert_eq!(absence("memo", examined, others).as_deref(), expected);
+        };
+        check(3, 3, Some("no other version of package memo in its catalog helps"));
+        check(24, 60, Some("none of the newest 24 other versions of package memo in its catalog helps"));
+        check(0, 60, None);
+    }
 }

@@ -3,13 +3,15 @@
 //! The lifecycle manager reports the first one. Here, the CRDs of the plan are compared with those of the cluster, so
 //! that all are listed, each with its remedy.
 
+use super::alternatives::{self, Alternatives};
+use super::breaking;
 use super::unread::Unread;
-use super::{alternatives, breaking};
 use crate::cluster::connection::Connection;
 use crate::cluster::safety::BreakingChange;
 use crate::error::Result;
 use flyball_lifecycle::api::{InstallPlan, InstallPlanPhase};
 use flyball_lifecycle::diagnosis::{Cause, Severity, Snapshot};
+use flyball_lifecycle::planned_definitions;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -30,14 +32,14 @@ pub(super) async fn causes(
 ) -> Result<Vec<Cause>> {
     let mut causes = Vec::new();
     for plan in plans.iter().filter(|plan| fails(plan)) {
-        let definitions = of_plan(plan);
-        let mut known: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
+        let definitions = planned_definitions(plan);
+        let mut known: BTreeMap<String, (Vec<String>, Alternatives)> = BTreeMap::new();
         for change in breaking::changes(connection, &definitions, unread).await? {
             let name = &change.definition;
             let definition = definitions.iter().find(|of| of["metadata"]["name"] == *name).unwrap_or(&Value::Null);
             if !known.contains_key(name) {
                 let users = users(connection, name).await;
-                let others = alternatives::remedies(connection, snapshot, plan, definition, &users, unread).await?;
+                let others = alternatives::find(connection, snapshot, plan, definition, &users).await?;
                 known.insert(name.clone(), (users, others));
             }
             let (users, others) = &known[name];
@@ -67,29 +69,6 @@ fn fails(plan: &InstallPlan) -> bool {
         && matches!(plan.status.phase, InstallPlanPhase::Installing | InstallPlanPhase::Failed)
 }
 
-/// Returns the CRDs of a plan. A CRD that a webhook of the new operator converts does not say so in the bundle.
-fn of_plan(plan: &InstallPlan) -> Vec<Value> {
-    // A manifest may be a reference to another object.
-    let read = |kind: &str| -> Vec<Value> {
-        let steps = plan.status.plan.iter().filter(|step| step.resource.kind == kind);
-        let objects = steps.filter_map(|step| serde_json::from_str::<Value>(&step.resource.manifest).ok());
-        objects.filter(|object| object["kind"] == kind).collect()
-    };
-    let csvs = read("ClusterServiceVersion");
-    let webhooks = csvs.iter().flat_map(|csv| csv["spec"]["webhookdefinitions"].as_array().into_iter().flatten());
-    let conversions = webhooks.filter(|webhook| webhook["type"] == "ConversionWebhook");
-    let converted: Vec<&Value> =
-        conversions.flat_map(|webhook| webhook["conversionCRDs"].as_array().into_iter().flatten()).collect();
-    let mut definitions = read("CustomResourceDefinition");
-    definitions.retain(|object| object["spec"]["group"].is_string());
-    for definition in &mut definitions {
-        if converted.contains(&&definition["metadata"]["name"]) {
-            definition["spec"]["conversion"] = json!({"strategy": "Webhook"});
-        }
-    }
-    definitions
-}
-
 /// Returns the operators that have installed a CRD, as `PACKAGE.NAMESPACE`.
 async fn users(connection: &Connection, name: &str) -> Vec<String> {
     let definition = json!({
@@ -102,14 +81,15 @@ async fn users(connection: &Connection, name: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Makes a cause of a change. `others` are remedies by other versions.
-fn cause(change: &BreakingChange, definition: &Value, users: &[String], others: &[String]) -> Cause {
+/// Makes a cause of a change. `others` are the remedies by other versions.
+fn cause(change: &BreakingChange, definition: &Value, users: &[String], others: &Alternatives) -> Cause {
     let BreakingChange { definition: name, object, field, why } = change;
-    let others = others.join("; or ");
+    let absences: String = others.absences.iter().map(|absence| format!("; {absence}")).collect();
+    let others = others.remedies.join("; or ");
     let (object, message, remedy) = match object {
         Some(object) => {
             let object = format!("{} {object}", definition["spec"]["names"]["kind"].as_str().unwrap_or(name));
-            let message = format!("{why} (new CRD {name})");
+            let message = format!("{why} (new CRD {name}){absences}");
             let remedy = format!("set or remove {field} in {object}, so that the new CRD accepts it");
             let others = if others.is_empty() { others } else { format!("; or {others}") };
             (object, message, format!("{remedy}{others}"))
@@ -120,8 +100,8 @@ fn cause(change: &BreakingChange, definition: &Value, users: &[String], others: 
                 listed = format!("{listed} and {} more", users.len() - MAX_NAMES);
             }
             let message = match users.is_empty() {
-                true => format!("the new CRD {why}"),
-                false => format!("the new CRD {why}; the present CRD is that of operators {listed}"),
+                true => format!("the new CRD {why}{absences}"),
+                false => format!("the new CRD {why}; the present CRD is that of operators {listed}{absences}"),
             };
             (format!("CustomResourceDefinition {name}"), message, others)
         }
@@ -157,7 +137,7 @@ mod tests {
             ]},
         }))
         .unwrap();
-        assert_eq!(of_plan(&plan), [definition]);
+        assert_eq!(planned_definitions(&plan), [definition]);
         assert!(!fails(&plan));
         plan.status.message = "retrying".into();
         assert!(fails(&plan));
@@ -198,7 +178,8 @@ mod tests {
             field: "spec.owner".into(),
             why: "would become invalid: Required value".into(),
         };
-        let others = ["install memo.v1.1.0 instead".to_owned()];
+        let mut others =
+            Alternatives { remedies: vec!["install memo.v1.1.0 instead".to_owned()], ..Alternatives::default() };
         let found = cause(&change, &definition, &[], &others);
         assert_eq!((&*found.object, &*found.field), ("Memo demo/first", "spec.owner"));
         assert!(found.remedy.starts_with("set or remove spec.owner in Memo demo/first"), "{found:?}");
@@ -208,6 +189,11 @@ mod tests {
         let found = cause(&change, &definition, &["memo.other".to_owned()], &others);
         assert_eq!(found.object, "CustomResourceDefinition memos.demo");
         assert!(found.message.ends_with("the present CRD is that of operators memo.other"), "{found:?}");
-        assert_eq!(found.remedy, others[0]);
+        assert_eq!(found.remedy, others.remedies[0]);
+
+        // Without a remedy here, the plan keeps its own.
+        others = Alternatives { remedies: Vec::new(), absences: vec!["no other version helps".to_owned()] };
+        let found = cause(&change, &definition, &[], &others);
+        assert!(found.message.ends_with("; no other version helps") && found.remedy.is_empty(), "{found:?}");
     }
 }

@@ -12,6 +12,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// The Deployment of the controller of Subscriptions.
 const CATALOG_OPERATOR: &str = "catalog-operator";
@@ -87,10 +88,16 @@ impl OriginalOlm {
         format!("Deployment{plural} {}", self.deployments.join(", "))
     }
 
-    /// Returns the command that stops it without removing operators.
+    /// Returns the commands that stop it without removing operators, one for each namespace.
     pub(super) fn stop_command(&self) -> String {
-        let namespace = self.deployments.first().and_then(|name| name.split('/').next()).unwrap_or_default();
-        format!("kubectl scale deployment -n {namespace} {} --replicas 0", CONTROLLERS.join(" "))
+        let mut namespaces: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (namespace, name) in self.deployments.iter().filter_map(|deployment| deployment.split_once('/')) {
+            namespaces.entry(namespace).or_default().push(name);
+        }
+        let command = |(namespace, names): (&str, Vec<&str>)| {
+            format!("kubectl scale deployment -n {namespace} {} --replicas 0", names.join(" "))
+        };
+        namespaces.into_iter().map(command).collect::<Vec<_>>().join("; ")
     }
 
     /// Returns what to do about its package server, if that is left.
@@ -148,6 +155,23 @@ mod tests {
         check(&[deployment("stopped", 0, 0)], None);
         check(&[deployment("stopped", 0, 0), deployment("broken", 1, 0)], Some("broken"));
         check(&[deployment("broken", 1, 0), deployment("runs", 1, 1)], Some("runs"));
+    }
+
+    #[test]
+    fn each_namespace_has_its_command_with_the_deployments_found() {
+        let check = |deployments: &[&str], expected: &str| {
+            let deployments = deployments.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(OriginalOlm { deployments, ..OriginalOlm::default() }.stop_command(), expected);
+        };
+        check(
+            &["olm/olm-operator", "olm/catalog-operator"],
+            "kubectl scale deployment -n olm olm-operator catalog-operator --replicas 0",
+        );
+        check(
+            &["olm/olm-operator", "other/olm-operator", "other/catalog-operator"],
+            "kubectl scale deployment -n olm olm-operator --replicas 0; \
+             kubectl scale deployment -n other olm-operator catalog-operator --replicas 0",
+        );
     }
 
     #[test]

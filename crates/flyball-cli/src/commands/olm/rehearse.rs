@@ -8,6 +8,7 @@ mod stage;
 use super::breaking;
 use super::objects::{self, CatalogArgs, ObjectArgs};
 use super::refusal::plan_problem;
+use super::rollback;
 use super::unread::Unread;
 use crate::cluster::connection::{Connection, block_on};
 use crate::duration::parse_flag;
@@ -21,6 +22,8 @@ use flyball_lifecycle::api::{
     ClusterServiceVersion, ClusterServiceVersionPhase as Phase, Subscription, UpgradeStrategy,
 };
 use flyball_lifecycle::diagnosis::{Selection, Snapshot, diagnose};
+use flyball_lifecycle::install::with_conversions;
+use flyball_lifecycle::parse_tolerant;
 use kube::ResourceExt;
 use serde::Serialize;
 use stage::{Outcome, Stage};
@@ -82,6 +85,9 @@ struct Rehearsal {
     /// The reason why the InstallPlan of the cluster for this version fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_problem: Option<String>,
+    /// The reason why `flyball olm rollback` refuses the older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<String>,
     changes: Changes,
     /// Custom resources that the new CRDs reject.
     invalid: Vec<InvalidResource>,
@@ -121,6 +127,7 @@ pub(super) fn cmd_rehearse(args: &RehearseArgs) -> Result<ExitCode> {
             none.print(args)?;
             return Ok(ExitCode::SUCCESS);
         }
+        let refusal = refusal(args, &connection, &snapshot, &subscription, &mut unread).await?;
         let copied = CopiedObjects::read(&connection, &snapshot, &mut unread).await?;
         let stage = Stage::start(&copied, &snapshot, args.catalogs.client(), &args.objects.global_namespace).await?;
         let before = stage.objects().await?;
@@ -139,8 +146,9 @@ pub(super) fn cmd_rehearse(args: &RehearseArgs) -> Result<ExitCode> {
             remedies,
             namespace: connection.namespace.clone(),
             from: subscription.status.installed_csv.clone(),
-            succeeded: outcome.succeeded && invalid.is_empty() && plan_problem.is_none(),
+            succeeded: outcome.succeeded && invalid.is_empty() && plan_problem.is_none() && refusal.is_none(),
             plan_problem,
+            refusal,
             subscription: subscription.name_any(),
             changes: Changes::between(&before, &after),
             skipped: stage.skipped.clone(),
@@ -167,6 +175,29 @@ fn check_target(args: &RehearseArgs, snapshot: &Snapshot, subscription: &Subscri
             .hint("pass another version: --to CSV; or omit --to for the next upgrade"));
     }
     objects::bundle(content, &subscription.spec.package, target).map(drop)
+}
+
+/// Returns the reason why `flyball olm rollback` refuses the version, if it is older than the current one. The copy
+/// lacks the installations of other namespaces.
+async fn refusal(
+    args: &RehearseArgs,
+    connection: &Connection,
+    snapshot: &Snapshot,
+    subscription: &Subscription,
+    unread: &mut Unread,
+) -> Result<Option<String>> {
+    let Some(target) = args.to.as_deref().filter(|_| !subscription.status.installed_csv.is_empty()) else {
+        return Ok(None);
+    };
+    let current = rollback::current(connection, snapshot, subscription)?;
+    let manifests = rollback::manifests(&args.catalogs, connection, snapshot, subscription, target).await?;
+    if parse_tolerant(manifests.version()) > parse_tolerant(&current.spec.version) {
+        return Ok(None);
+    }
+    match rollback::check(connection, snapshot, current, &manifests, unread).await {
+        Ok(_) => Ok(None),
+        Err(error) => Ok(Some(error.to_string())),
+    }
 }
 
 /// Refuses a rehearsal while the Subscription changes its version: the copy would continue that.
@@ -252,7 +283,7 @@ async fn remedies(
     let manifests = content.bundle(&subscription.spec.package, to).and_then(|bundle| bundle.manifests());
     // The bundle of an image is not read again.
     let Some(Ok(manifests)) = manifests else { return Ok(Vec::new()) };
-    let changed: Vec<_> = manifests.definitions().cloned().collect();
+    let changed = with_conversions(manifests.csv(), manifests.definitions().cloned(), &connection.namespace);
     let changes = breaking::changes(connection, &changed, unread).await?;
     Ok(changes.iter().take(MAX_REMEDIES).map(ToString::to_string).collect())
 }
@@ -289,6 +320,12 @@ fn print(rehearsal: &Rehearsal) {
     }
     if let Some(problem) = &rehearsal.plan_problem {
         print_line(&format!("  {}", one_line(&format!("but the current plan fails: {problem}"))));
+    }
+    if let Some(refusal) = &rehearsal.refusal {
+        print_line(&format!(
+            "  the rollback is refused: {}",
+            refusal.lines().map(one_line).collect::<Vec<_>>().join("\n")
+        ));
     }
     for remedy in &rehearsal.remedies {
         print_line(&format!("  {}", one_line(remedy)));

@@ -19,8 +19,10 @@ use flyball_lifecycle::api::{
     ClusterServiceVersion, ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase, Subscription,
 };
 use flyball_lifecycle::diagnosis::Snapshot;
+use flyball_lifecycle::install::with_conversions;
 use flyball_lifecycle::manifests::Manifests;
 use flyball_lifecycle::source::CatalogClient;
+use flyball_lifecycle::unserved_version;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use serde::Serialize;
@@ -91,8 +93,8 @@ pub(super) fn cmd_rollback(args: &RollbackArgs) -> Result<()> {
             objects::snapshot(&connection, &args.objects.global_namespace, &args.catalogs).await?;
         let current = current(&connection, &snapshot, &subscription)?;
         let target = target(args, &snapshot, &subscription, current)?;
-        let manifests = manifests(args, &connection, &snapshot, &subscription, &target).await?;
-        let kept = check(&connection, current, &manifests, &mut unread).await?;
+        let manifests = manifests(&args.catalogs, &connection, &snapshot, &subscription, &target).await?;
+        let kept = check(&connection, &snapshot, current, &manifests, &mut unread).await?;
         if !args.dry_run {
             start(&connection, &snapshot, &subscription, current, &target).await?;
             if !args.timeout.is_zero() {
@@ -112,7 +114,7 @@ pub(super) fn cmd_rollback(args: &RollbackArgs) -> Result<()> {
     })
 }
 
-fn current<'s>(
+pub(super) fn current<'s>(
     connection: &Connection,
     snapshot: &'s Snapshot,
     subscription: &Subscription,
@@ -160,8 +162,8 @@ fn is_of_package(snapshot: &Snapshot, subscription: &Subscription, name: &str) -
 }
 
 /// Returns the objects of the older version.
-async fn manifests(
-    args: &RollbackArgs,
+pub(super) async fn manifests(
+    catalogs: &CatalogArgs,
     connection: &Connection,
     snapshot: &Snapshot,
     subscription: &Subscription,
@@ -172,7 +174,7 @@ async fn manifests(
     if let Some(manifests) = bundle.manifests() {
         return manifests.context(format!("bundle {target} is invalid"));
     }
-    let client = args.catalogs.client();
+    let client = catalogs.client();
     // Credentials in Secrets of the cluster are not read: those of this machine are used.
     let what = || format!("cannot read bundle {target} in {}", connection.namespace);
     client.manifests(bundle, &[]).await.context(what())
@@ -182,8 +184,9 @@ async fn manifests(
 ///
 /// If the user may not read custom resources of other namespaces, only those of this one are checked. The manager
 /// checks all of them before the first step.
-async fn check(
+pub(super) async fn check(
     connection: &Connection,
+    snapshot: &Snapshot,
     current: &ClusterServiceVersion,
     target: &Manifests,
     unread: &mut Unread,
@@ -192,7 +195,7 @@ async fn check(
                           anything";
     const DEFINITIONS: &str = "the CRDs: the lifecycle manager checks them before it changes anything";
     let own = Some(connection.namespace.as_str());
-    let definitions: Vec<Value> = target.definitions().cloned().collect();
+    let definitions = with_conversions(target.csv(), target.definitions().cloned(), &connection.namespace);
     let changes: Vec<BreakingChange> = match unread.or_none(OTHERS, safety::find(connection, &definitions).await)? {
         Some(changes) => changes,
         None => unread.or_default(DEFINITIONS, safety::find_in(connection, own, &definitions).await)?,
@@ -205,6 +208,7 @@ async fn check(
             false => error.hint("then run the rollback again"),
         });
     }
+    check_others(connection, snapshot, (current, target), &definitions, unread).await?;
     let has = |name: &str| definitions.iter().any(|definition| definition["metadata"]["name"] == name);
     let mut dropped: Vec<&str> = current.spec.crds.owned.iter().map(|owned| owned.name.as_str()).collect();
     dropped.retain(|name| !has(name));
@@ -225,6 +229,63 @@ async fn check(
         .hint(format!("delete them first: kubectl delete {} --all -A", orphan.definition)));
     }
     Ok(dropped.into_iter().map(str::to_owned).collect())
+}
+
+/// Refuses a rollback whose CRDs no longer serve a version, while other installations use them.
+async fn check_others(
+    connection: &Connection,
+    snapshot: &Snapshot,
+    (current, target): (&ClusterServiceVersion, &Manifests),
+    definitions: &[Value],
+    unread: &mut Unread,
+) -> Result<()> {
+    const DEFINITIONS: &str = "the CRDs: the lifecycle manager checks them before it changes anything";
+    let line = line(snapshot, current, target.name());
+    for new in definitions {
+        let Some(old) = unread.or_default(DEFINITIONS, connection.find(new).await)? else { continue };
+        let Some((version, users)) = unserved_version(&old, new) else { continue };
+        let mut others = Vec::new();
+        for (namespace, name) in users.into_iter().filter_map(|user| user.split_once('/')) {
+            let is_own = namespace == connection.namespace && line.contains(name);
+            if !is_own && exists(connection, namespace, name).await? {
+                others.push(format!("{namespace}/{name}"));
+            }
+        }
+        if !others.is_empty() {
+            let name = old["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(Error::new(format!(
+                "{name}: the CRD of {} no longer serves version {version}, and was also installed with \
+                 ClusterServiceVersion {}",
+                target.name(),
+                others.join(", ")
+            ))
+            .hint("uninstall these first: all operators of a cluster share its CRDs"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the versions of this installation: the target, the current version, and those that it replaces.
+fn line<'s>(snapshot: &'s Snapshot, current: &'s ClusterServiceVersion, target: &'s str) -> BTreeSet<&'s str> {
+    let mut names = BTreeSet::from([target]);
+    let mut next = current.metadata.name.as_deref();
+    while let Some(name) = next.filter(|name| names.insert(*name)) {
+        let csv = snapshot.csvs.iter().find(|csv| csv.metadata.name.as_deref() == Some(name));
+        next = csv.map(|csv| csv.spec.replaces.as_str());
+    }
+    names
+}
+
+/// Returns true if a ClusterServiceVersion exists, or may exist in a namespace that the user may not read.
+async fn exists(connection: &Connection, namespace: &str, name: &str) -> Result<bool> {
+    let csvs: Api<ClusterServiceVersion> = Api::namespaced(connection.client.clone(), namespace);
+    match csvs.get_opt(name).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(true),
+        found => {
+            let found = found.context(format!("cannot read ClusterServiceVersion {namespace}/{name}"))?;
+            Ok(found.is_some_and(|csv| csv.metadata.deletion_timestamp.is_none()))
+        }
+    }
 }
 
 fn definition(name: &str) -> Value {

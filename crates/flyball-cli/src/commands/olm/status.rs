@@ -378,13 +378,12 @@ fn lines(status: &Status) -> Vec<String> {
 /// Returns remarks about pins and rollbacks, and the commands for what needs attention.
 fn remarks(status: &Status) -> Vec<String> {
     let mut remarks = Vec::new();
-    for SubscriptionReport { namespace, name, pin, rollback, .. } in &status.subscriptions {
+    for report in &status.subscriptions {
+        let SubscriptionReport { namespace, name, pin, .. } = report;
         if !pin.is_empty() {
             remarks.push(format!("Subscription {namespace}/{name} installs only versions {pin}"));
         }
-        if !rollback.is_empty() {
-            remarks.push(format!("Subscription {namespace}/{name} stays at {rollback} after a rollback"));
-        }
+        remarks.extend(rollback_remark(report));
     }
     let waiting = status.plans.iter().filter(|of| of.phase == "RequiresApproval");
     for PlanReport { namespace, name, .. } in waiting {
@@ -394,6 +393,18 @@ fn remarks(status: &Status) -> Vec<String> {
         remarks.push(format!("Subscription {namespace}/{name} has a problem: flyball olm why {name} -n {namespace}"));
     }
     remarks
+}
+
+/// Returns the remark about a rollback, which may only be requested.
+fn rollback_remark(report: &SubscriptionReport) -> Option<String> {
+    let SubscriptionReport { namespace, name, rollback, installed, .. } = report;
+    match rollback.trim() {
+        "" => None,
+        target if target == installed => {
+            Some(format!("Subscription {namespace}/{name} stays at {target} after a rollback"))
+        }
+        target => Some(format!("Subscription {namespace}/{name}: a rollback to {target} is requested")),
+    }
 }
 
 /// Formats a table whose last column is a problem, below an empty line, unless there are no rows.
@@ -461,5 +472,20 @@ mod tests {
         let mut other = report(json!({"state": "AtLatestKnown", "currentCSV": "memo.v2", "installedCSV": "memo.v2"}));
         add_failure(&mut other, &[csv(&failed)]);
         assert!(!other.is_problem);
+    }
+
+    #[test]
+    fn requested_rollback_is_not_yet_done() {
+        let check = |installed: &str, expected: &str| {
+            let found: Subscription = serde_json::from_value(json!({
+                "metadata": {"name": "memo", "namespace": "demo", "annotations": {ROLLBACK: "memo.v1"}}, "spec": {},
+                "status": {"installedCSV": installed},
+            }))
+            .unwrap();
+            assert_eq!(rollback_remark(&subscription(&found)).as_deref(), Some(expected));
+        };
+        check("memo.v1", "Subscription demo/memo stays at memo.v1 after a rollback");
+        check("memo.v2", "Subscription demo/memo: a rollback to memo.v1 is requested");
+        check("", "Subscription demo/memo: a rollback to memo.v1 is requested");
     }
 }

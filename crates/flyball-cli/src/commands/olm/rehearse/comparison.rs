@@ -205,7 +205,8 @@ pub(super) async fn invalid_resources(
     objects: &BTreeMap<String, Value>,
 ) -> Result<(Vec<InvalidResource>, usize)> {
     let (mut invalid, mut validated) = (Vec::new(), 0);
-    for definition in objects.values().filter(|object| object["kind"] == "CustomResourceDefinition") {
+    let is_definition = |key: &String| key.starts_with("CustomResourceDefinition ");
+    for (_, definition) in objects.iter().filter(|(key, _)| is_definition(key)) {
         let spec = &definition["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (group, plural, kind) =
@@ -216,8 +217,8 @@ pub(super) async fn invalid_resources(
         let versions = spec["versions"].as_array().into_iter().flatten();
         let served: Vec<String> =
             versions.filter(|version| version["served"] == true).map(|version| text(&version["name"])).collect();
-        let resources = objects.iter().filter(|(key, object)| {
-            key.starts_with(&format!("{kind} ")) && text(&object["apiVersion"]).starts_with(&format!("{group}/"))
+        let resources = objects.iter().filter(|(_, object)| {
+            object["kind"] == *kind && text(&object["apiVersion"]).starts_with(&format!("{group}/"))
         });
         for (key, object) in resources {
             validated += 1;

@@ -30,6 +30,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// Kinds that determine permissions and schemas or are confidential, with their groups.
+const PROTECTED: [(&str, &str); 4] = [
+    ("rbac.authorization.k8s.io", "Role"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("", "Secret"),
+];
 /// Kinds that controllers write continuously, and that are irrelevant to an upgrade.
 const IGNORED: [&str; 11] = [
     "Event",
@@ -212,11 +219,17 @@ impl Stage {
         let kinds = Kinds::discover(&self.client).await?;
         let mut found = BTreeMap::new();
         for kind in kinds.all().iter().filter(|kind| kind.can_list && !IGNORED.contains(&kind.kind.as_str())) {
+            let version = kind.api_version();
+            let group = version.split_once('/').map_or("", |(group, _)| group);
             for object in kind.list(&self.client, None, "").await? {
                 let metadata = &object["metadata"];
                 let namespace = metadata["namespace"].as_str().map(|name| format!("{name}/")).unwrap_or_default();
-                let name = metadata["name"].as_str().unwrap_or_default();
-                found.insert(format!("{} {namespace}{name}", kind.kind), object);
+                let name = format!("{namespace}{}", metadata["name"].as_str().unwrap_or_default());
+                let mut key = format!("{} {name}", kind.kind);
+                if is_shadowing(group, &kind.kind) || found.contains_key(&key) {
+                    key = format!("{}.{group} {name}", kind.kind);
+                }
+                found.insert(key, object);
             }
         }
         Ok(found)
@@ -369,6 +382,11 @@ impl Stage {
     }
 }
 
+/// Returns true for a custom kind with the name of a protected one: its objects must not take the place of those.
+fn is_shadowing(group: &str, kind: &str) -> bool {
+    PROTECTED.iter().any(|(of, name)| *name == kind && *of != group)
+}
+
 /// Returns a message with its reason, if there is one.
 fn with_reason(reason: &str, message: &str) -> String {
     [reason, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
@@ -384,6 +402,18 @@ fn key<'k>(kinds: &'k Kinds, object: &Value) -> Option<(&'k Kind, Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn custom_kinds_do_not_take_the_place_of_protected_ones() {
+        let check = |group: &str, kind: &str, expected: bool| {
+            assert_eq!(is_shadowing(group, kind), expected, "{kind}.{group}");
+        };
+        check("rbac.authorization.k8s.io", "ClusterRole", false);
+        check("", "Secret", false);
+        check("evil.example.com", "ClusterRole", true);
+        check("evil.example.com", "Secret", true);
+        check("demo.flyball.dev", "Memo", false);
+    }
 
     #[test]
     fn a_missing_reason_leaves_no_colon() {
