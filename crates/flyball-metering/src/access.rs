@@ -108,6 +108,15 @@ impl Access {
         })
     }
 
+    /// Returns true if a report does not exist, as far as the API server answers.
+    pub(crate) async fn is_absent(&self, report: &ReportName) -> bool {
+        let ReportName { namespace, name } = report;
+        let request = Request::get(format!("/apis/{GROUP}/v1alpha1/namespaces/{namespace}/reports/{name}"));
+        let Ok(request) = request.body(Vec::new()) else { return false };
+        let found = self.client.request::<serde::de::IgnoredAny>(request).await;
+        matches!(found, Err(kube::Error::Api(status)) if status.code == 404)
+    }
+
     /// Sends a review to the API server, and returns its status.
     async fn post(&self, group: &str, kind: &str, spec: Value) -> Result<Value, BoxError> {
         let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});

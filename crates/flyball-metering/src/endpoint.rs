@@ -98,8 +98,8 @@ async fn answer(store: &Arc<Store>, access: &Access, request: &Request<()>) -> R
         "json" => Format::Json,
         _ => return Err((StatusCode::BAD_REQUEST, "format must be csv or json\n".into())),
     };
-    let store = store.clone();
-    let first = read(move || match Document::open(&store, &report, (since, until), format)? {
+    let (store, of) = (store.clone(), report.clone());
+    let first = read(move || match Document::open(&store, &of, (since, until), format)? {
         Some(document) => document.next(),
         None => Ok(None),
     });
@@ -107,7 +107,13 @@ async fn answer(store: &Arc<Store>, access: &Access, request: &Request<()>) -> R
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot read results");
         (StatusCode::INTERNAL_SERVER_ERROR, "the store failed\n".to_owned())
     })?;
-    let first = first.ok_or_else(|| (StatusCode::NOT_FOUND, "the report has no results\n".to_owned()))?;
+    let Some(first) = first else {
+        let text = match access.is_absent(&report).await {
+            true => "the Report does not exist\n",
+            false => "the Report has no results\n",
+        };
+        return Err((StatusCode::NOT_FOUND, text.to_owned()));
+    };
     Ok((format.content_type(), body(first)))
 }
 

@@ -11,13 +11,14 @@ use crate::access;
 use crate::api::crds;
 use crate::collect::ReadableOwners;
 use crate::query::{self, Limits};
-use crate::store::{self, Retention, Store};
+use crate::store::{self, DirectoryLock, Retention, Store};
 use flyball::{MemoryBudget, Operator};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use parking_lot::Mutex;
 pub use poll::{OperatorPolls, OperatorToken};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::RwLock;
 
@@ -89,23 +90,27 @@ const QUERY_WORKERS: usize = 2;
 /// Memory of a query, unless the container has less.
 const MAX_QUERY_MEMORY: u64 = 512 << 20;
 
-/// The settings, and the store, which is opened at its first use: printing manifests needs none.
+/// The settings, and the store, which is locked and opened at its first use: printing manifests needs none.
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
     limits: Limits,
-    store: OnceLock<Arc<Store>>,
+    store: Mutex<Option<(Arc<Store>, DirectoryLock)>>,
     /// Held for reading by queries that run at the same time, for writing by one that runs alone.
     running: RwLock<()>,
 }
 
 impl Shared {
     fn store(&self) -> store::Result<Arc<Store>> {
-        if let Some(store) = self.store.get() {
+        let mut opened = self.store.lock();
+        if let Some((store, _)) = &*opened {
             return Ok(store.clone());
         }
-        let opened = Arc::new(Store::open(&self.settings.data)?);
-        Ok(self.store.get_or_init(|| opened).clone())
+        // Before the store: opening it may change its tables.
+        let lock = DirectoryLock::acquire(&self.settings.data)?;
+        let store = Arc::new(Store::open(&self.settings.data)?);
+        *opened = Some((store.clone(), lock));
+        Ok(store)
     }
 
     /// Computes on a separate thread, unless runs have to be reproducible.
@@ -145,7 +150,7 @@ fn limits(settings: &Settings) -> Limits {
 #[doc(alias("metering-operator", "operator-metering", "MeteringConfig"))]
 pub fn operator(settings: Settings) -> Operator {
     let limits = limits(&settings);
-    let shared = Arc::new(Shared { settings, limits, store: OnceLock::new(), running: RwLock::default() });
+    let shared = Arc::new(Shared { settings, limits, store: Mutex::default(), running: RwLock::default() });
     let mut reports = report::controller(shared.clone());
     for rule in rules(&shared.settings) {
         reports = reports.allows(rule);

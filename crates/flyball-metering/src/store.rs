@@ -4,12 +4,14 @@
 //! it changes. Usage is stored as amounts per bucket of 5 minutes, an hour and a day. A report over a month reads day
 //! buckets and, at its ends, smaller ones. All amounts are integers.
 //!
-//! One [`Store`] writes. Reports read through another connection that cannot write.
+//! One [`Store`] writes, whose operator holds a [`DirectoryLock`]. Reports read through another connection that cannot
+//! write.
 //!
 //! Invariant: an amount is counted once. Samples of a series count only after the time up to which it is complete,
 //! and that time is stored in the same transaction.
 
 mod gauges;
+mod lock;
 mod pages;
 mod private;
 mod quota;
@@ -20,6 +22,7 @@ mod series;
 mod usage;
 
 pub use gauges::{Gauge, OPEN};
+pub use lock::DirectoryLock;
 pub use pages::ResultPages;
 pub use quota::{MAX_REPORT_ROWS, Quota};
 pub use results::{Cell, MAX_ROW_BYTES, PeriodResult, StoredReport};
@@ -69,6 +72,25 @@ pub enum Error {
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
+    },
+    /// The directory cannot be locked.
+    #[error("cannot lock the data directory {}", .path.display())]
+    Lock {
+        /// The data directory.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Another operator collects into the directory.
+    #[error(
+        "the data directory {} is in use by another metering operator{}: stop it, or use another directory with --data",
+        .path.display(), .holder.map(|process| format!(" (process {process})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The data directory.
+        path: PathBuf,
+        /// The process of that operator, if it is known.
+        holder: Option<u32>,
     },
     /// A newer program wrote the database.
     #[error(

@@ -3,6 +3,7 @@
 mod collect;
 mod export;
 mod format;
+mod period;
 mod report;
 mod run;
 mod top;

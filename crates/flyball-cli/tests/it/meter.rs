@@ -90,6 +90,9 @@ fn requests_are_metered_without_an_installation() {
     );
     let table = home.run(&["meter", "top"]).ok().out;
     assert!(table.starts_with("NAMESPACE") && table.contains("(none)"), "{table}");
+    let top = json(home.run(&["meter", "top", "-o", "json"]));
+    assert_eq!((&top[0]["kind"], &top[0]["name"]), (&"".into(), &"".into()), "{top}");
+    home.run(&["meter", "report", "pod-cpu-request", "--for", "3"]).usage_with(&["with a unit"]);
     // Nothing is requested in the second in which the pods start.
     let cpu = "meter report namespace-cpu-request --since 1h -o json";
     let report = until(&home, cpu, |output| output.out.contains("\"pod_request_cpu_core_microseconds\""));
@@ -163,7 +166,14 @@ fn operator_keeps_a_history_and_runs_reports() {
     let exported = until(&home, "meter export now -n default --data history -o json", |output| output.code == Some(0));
     let rows: Value = serde_json::from_str(&exported.out).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), 2, "{rows}");
-    home.run(&["meter", "export", "other", "-n", "default", "--data", "history"]).fails_with(&["has no results"]);
+    home.run(&["meter", "export", "other", "-n", "default", "--data", "history"])
+        .fails_with(&["there is no Report \"other\" in namespace default", "flyball get reports -n default"]);
+    let recent = home.run(&["meter", "export", "now", "-n", "default", "--data", "history", "--since", "1d"]).ok();
+    assert!(recent.out.starts_with("period_start"), "{recent:?}");
+    // Two operators would count the same usage twice.
+    home.run(&["meter", "run", "--data", "history", "--metrics-addr", "0", "--health-addr", "0"])
+        .fails_with(&["history is in use by another metering operator (process ", "another directory with --data"]);
+    operator.check();
     let line = "meter report operator-performance --data history -o json";
     let performance = until(&home, line, |output| {
         let rows: Value = serde_json::from_str(&output.out).unwrap_or_default();

@@ -79,7 +79,7 @@ async fn poll_usage(cx: &TaskContext, store: &Store, collection: &Collection, in
         }
         let poll = async {
             let request = Request::get(PATH).body(Vec::new())?;
-            let list: PodMetricsList = timeout(TIMEOUT, cx.client().request(request)).await??;
+            let list: PodMetricsList = timeout(TIMEOUT, cx.client().request(request)).await?.map_err(explain)?;
             let samples = {
                 let collector = collection.collector.lock();
                 let find = |namespace: &str, name: &str| {
@@ -95,6 +95,16 @@ async fn poll_usage(cx: &TaskContext, store: &Store, collection: &Collection, in
             tracing::warn!(error = &**error, "no usage of pods from metrics.k8s.io: it counts as missing");
         }
         is_available = done.is_ok();
+    }
+}
+
+/// Explains the error of a poll of usage.
+fn explain(error: kube::Error) -> BoxError {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => {
+            "the API metrics.k8s.io is not installed in the cluster: install metrics-server, or use --prometheus".into()
+        }
+        error => error.into(),
     }
 }
 

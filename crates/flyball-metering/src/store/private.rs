@@ -9,17 +9,22 @@ use std::path::Path;
 /// SQLite gives its further files the permissions of the database. An existing directory keeps its permissions, since
 /// it may be the root of a volume; files of an earlier version are restricted.
 pub(super) fn create(directory: &Path, file: &str) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
+    create_directory(directory)?;
     let database = directory.join(file);
     flyball_files::private(OpenOptions::new().append(true).create(true)).open(&database)?;
     for suffix in ["", "-wal", "-shm"] {
         restrict(&directory.join(format!("{file}{suffix}")))?;
     }
     Ok(())
+}
+
+/// Creates a directory that only its owner can read, if it does not exist.
+pub(super) fn create_directory(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
 }
 
 #[cfg(unix)]

@@ -31,7 +31,7 @@ async fn results_have_the_rights_of_their_report() {
     let rule = PolicyRule {
         api_groups: Some(vec!["metering.flyball.dev".into()]),
         resources: Some(vec!["reports".into()]),
-        resource_names: Some(vec!["daily".into()]),
+        resource_names: Some(vec!["daily".into(), "never".into()]),
         verbs: vec!["get".into()],
         ..PolicyRule::default()
     };
@@ -72,6 +72,7 @@ async fn results_have_the_rights_of_their_report() {
     check("invented", &path, 401, "invalid token").await;
     check("", &path, 401, "required").await;
     check(&reader, &format!("/api/v1/namespaces/{namespace}/reports/other"), 403, "").await;
+    check(&reader, &format!("/api/v1/namespaces/{namespace}/reports/never"), 404, "does not exist").await;
     check(&reader, "/metrics", 404, "").await;
     // A large result arrives in parts.
     let row = |at: i64| vec![Cell::Integer(at), Cell::Text("x".repeat(1000)), Cell::Integer(at)];

@@ -8,7 +8,7 @@ use flyball_metering::query::Column;
 use flyball_metering::store::Cell;
 
 /// The text of an empty value in a table.
-pub(super) const NONE: &str = "(none)";
+const NONE: &str = "(none)";
 
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

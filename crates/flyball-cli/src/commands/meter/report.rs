@@ -4,15 +4,14 @@ use super::ScopeArgs;
 use super::collect;
 use super::export;
 use super::format::Format;
+use super::period;
 use crate::cluster::connection::block_on;
-use crate::duration::parse_duration;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private::PrivateDirectory;
 use crate::render::terminal::{print_labeled, print_line};
 use crate::why::TokenArgs;
 use clap::Args;
 use flyball::Clock;
-use flyball_core::time::parse_rfc3339;
 use flyball_metering::query::{Builtins, Definition, Inputs, Request, builtin, builtin_names, run};
 use flyball_metering::store::Store;
 use flyball_metering::{OperatorPolls, OperatorToken};
@@ -43,7 +42,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Watch the cluster for this time before reporting on it; usage is polled every 15 seconds
-    #[arg(long = "for", value_name = "DURATION", value_parser = parse_time)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = period::watch_time)]
     #[arg(conflicts_with_all = ["data", "since", "until"])]
     watch: Option<Duration>,
     /// With --for, meter this operator as well: the address of its metrics, as NAME=http://127.0.0.1:8080
@@ -68,11 +67,6 @@ pub(super) struct ReportArgs {
     output: Format,
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text).filter(|time| *time >= Duration::from_secs(1));
-    time.ok_or_else(|| "must be a second or more, such as 10m".into())
-}
-
 pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
     let Some(name) = &args.query else {
         builtin_names().into_iter().for_each(print_line);
@@ -83,7 +77,7 @@ pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
     })?;
     let inputs = inputs(&args.input)?;
     let (directory, store);
-    let (mut since, mut until) = period(args, Clock::system().now().as_second())?;
+    let (mut since, mut until) = period_of(args, Clock::system().now().as_second())?;
     if let Some(data) = &args.data {
         store = export::open(data)?;
     } else {
@@ -97,6 +91,9 @@ pub(super) fn cmd_report(args: &ReportArgs) -> Result<()> {
     let (is_scoped, namespace) = (args.scope.namespace.is_some(), namespace.as_str());
     let request = Request { query: &query, since, until, inputs: &inputs, namespace, is_scoped, catalog: &Builtins };
     let results = run(&store, &request).context("cannot report")?;
+    if let (Some(time), true) = (args.watch, results.rows.is_empty()) {
+        idle_operators(&query, &args.operator, time).iter().for_each(|note| print_labeled("note", note));
+    }
     args.output.print(&results.columns, &results.rows)
 }
 
@@ -147,10 +144,20 @@ fn operators(args: &ReportArgs) -> Result<Vec<OperatorPolls>> {
     args.operator.iter().map(polls).collect()
 }
 
+/// Returns true for a query about the work of operators.
+fn reads_operators(query: &Definition) -> bool {
+    query.columns.iter().any(|column| column.name.contains("api_calls") || column.name.contains("cache_"))
+}
+
+/// Returns the note for a query without results, if operators were metered and did nothing.
+fn idle_operators(query: &Definition, operators: &[String], time: Duration) -> Option<String> {
+    (!operators.is_empty() && reads_operators(query))
+        .then(|| format!("no results: the operators of --operator reconciled nothing in these {} s", time.as_secs()))
+}
+
 /// Returns the note for a query about the work of operators, if no operator is metered.
 fn missing_operators(query: &Definition, operators: &[String]) -> Option<String> {
-    let reads_operators = |name: &str| name.contains("api_calls") || name.contains("cache_");
-    if !operators.is_empty() || !query.columns.iter().any(|column| reads_operators(&column.name)) {
+    if !operators.is_empty() || !reads_operators(query) {
         return None;
     }
     Some(
@@ -187,24 +194,17 @@ fn inputs(texts: &[String]) -> Result<Inputs> {
 const USAGE_BUCKET_SECONDS: i64 = 300;
 
 /// Returns begin and end of the period in seconds.
-fn period(args: &ReportArgs, now: i64) -> Result<(i64, i64)> {
+fn period_of(args: &ReportArgs, now: i64) -> Result<(i64, i64)> {
     if args.watch.is_some() {
         return Ok((now, now));
     }
-    let wrong = |flag: &str, text: &str| {
-        Error::usage(format!("{flag} {text:?} is not a time")).hint("use a time such as 2026-07-01T00:00:00Z")
-    };
     let until = match &args.until {
         // The newest bucket of usage contains nothing later than now, so all of it counts.
         None if args.data.is_some() => (now / USAGE_BUCKET_SECONDS + 1) * USAGE_BUCKET_SECONDS,
         None => now,
-        Some(text) => parse_rfc3339(text).ok_or_else(|| wrong("--until", text))?.as_second(),
+        Some(text) => period::time("--until", text)?,
     };
-    let since = match (parse_rfc3339(&args.since), parse_duration(&args.since)) {
-        (Some(time), _) => time.as_second(),
-        (None, Some(duration)) => until.saturating_sub(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)),
-        (None, None) => return Err(wrong("--since", &args.since).hint("or a duration such as 24h")),
-    };
+    let since = period::since(&args.since, until)?;
     match since < until {
         true => Ok((since, until)),
         false => Err(Error::usage("the period ends before it begins").hint("compare --since and --until")),
@@ -233,5 +233,11 @@ mod tests {
             assert_eq!(note(query, &["a=http://127.0.0.1:1".to_owned()]), None, "{query}");
         }
         assert_eq!(note("pod-cpu-request", &[]), None);
+        let idle = |query: &str, operators: &[String]| {
+            idle_operators(&builtin(query).unwrap(), operators, Duration::from_secs(60))
+        };
+        let operators = ["a=http://127.0.0.1:1".to_owned()];
+        assert!(idle("operator-performance", &operators).unwrap().contains("nothing in these 60 s"));
+        assert!(idle("operator-performance", &[]).is_none() && idle("pod-cpu-request", &operators).is_none());
     }
 }

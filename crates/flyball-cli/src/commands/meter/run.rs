@@ -1,11 +1,15 @@
 //! `flyball meter run`: the metering operator in the foreground, with the command line of every operator.
 
 use crate::duration::parse_flag;
+use crate::operator::metrics::{METRICS_PORT, free_address};
+use crate::operator::ports::{PAGES, PortReservation};
+use crate::render::terminal::print_labeled;
 use crate::why::TokenArgs;
 use clap::Args;
-use flyball::Operator;
+use flyball::{HealthServer, MetricsServer, Operator};
 use flyball_metering::store::Retention;
 use flyball_metering::{NAME, OperatorToken, Settings};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -103,7 +107,52 @@ fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 pub(super) fn cmd_run(args: RunArgs) -> ExitCode {
-    Operator::main_with_from(std::iter::once(NAME.into()).chain(args.args), Flags::into_operator)
+    let texts: Vec<String> = args.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let ports = if serves(&texts) { Ports::choose(&texts) } else { Ports::default() };
+    let declare = |flags: Flags| ports.declare(flags.into_operator());
+    Operator::main_with_from(std::iter::once(NAME.into()).chain(args.args), declare)
+}
+
+/// Returns true if arguments run the operator, rather than print something about it.
+fn serves(args: &[String]) -> bool {
+    let prints = ["manifests", "describe", "help", "--help", "-h", "--version", "-V"];
+    !args.iter().any(|arg| prints.contains(&arg.as_str()))
+}
+
+/// The addresses of pages whose usual ports are in use.
+#[derive(Debug, Default)]
+struct Ports {
+    metrics: Option<SocketAddr>,
+    health: Option<SocketAddr>,
+    /// The usual ports, which no other command of this user gets while this operator runs.
+    _reserved: Vec<PortReservation>,
+}
+
+impl Ports {
+    /// Chooses a free port for each page whose address is not configured and whose usual port is in use.
+    fn choose(args: &[String]) -> Self {
+        let (mut metrics, mut health, mut reserved) = (None, None, Vec::new());
+        for page in PAGES.iter().filter(|page| !page.is_configured(args, &BTreeMap::new())) {
+            if let Some(port) = PortReservation::new(page.port) {
+                reserved.push(port);
+                continue;
+            }
+            // Without a free port, the operator fails with an error about the usual one.
+            let Some(address) = free_address().ok().and_then(|address| address.parse().ok()) else { continue };
+            let note = format!("127.0.0.1:{} is in use: {} at http://{address}{}", page.port, page.what, page.path);
+            print_labeled("note", &note);
+            let chosen = if page.port == METRICS_PORT { &mut metrics } else { &mut health };
+            *chosen = Some(address);
+        }
+        Self { metrics, health, _reserved: reserved }
+    }
+
+    /// Sets the defaults of the addresses, which flags override.
+    fn declare(&self, operator: Operator) -> Operator {
+        let metrics = MetricsServer { address: self.metrics, ..MetricsServer::default() };
+        let health = HealthServer { address: self.health, ..HealthServer::default() };
+        operator.metrics_server(metrics).health_server(health)
+    }
 }
 
 #[cfg(test)]

@@ -64,14 +64,13 @@ impl By {
         let owner = series.owner.as_ref();
         let of =
             |read: fn(&flyball_metering::store::OwnerRecord) -> &String| owner.map(read).cloned().unwrap_or_default();
-        let kind = || owner.map_or_else(|| UNOWNED.to_owned(), |owner| owner.kind.clone());
         match self {
             Self::Resource => vec![
                 owner.map_or_else(|| series.namespace.clone(), |owner| owner.namespace.clone()),
-                kind(),
+                of(|owner| &owner.kind),
                 of(|owner| &owner.name),
             ],
-            Self::Kind => vec![of(|owner| &owner.group), kind()],
+            Self::Kind => vec![of(|owner| &owner.group), of(|owner| &owner.kind)],
             Self::Operator => vec![series.operator.clone()],
             Self::Tenant => vec![series.tenant.clone()],
             Self::Namespace => vec![series.namespace.clone()],
@@ -80,9 +79,6 @@ impl By {
         }
     }
 }
-
-/// The kind of what no custom resource owns.
-const UNOWNED: &str = super::format::NONE;
 
 /// The current amounts of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,7 +203,7 @@ mod tests {
         let key = |kind: &str, name: &str| vec!["shop".to_owned(), kind.to_owned(), name.to_owned()];
         assert_eq!(rows[&key("Site", "web")].cpu_request, 500_000);
         assert_eq!((rows[&key("Site", "web")].cpu_usage, rows[&key("Site", "web")].memory_usage), (5000, 7));
-        assert_eq!(rows[&key(UNOWNED, "")].pods, 1);
+        assert_eq!(rows[&key("", "")].pods, 1);
         let (columns, cells) = lay_out(By::Pod, &add_up(By::Pod, &current, &usage), false);
         assert_eq!((columns.len(), cells.len(), &cells[0][5]), (9, 3, &Cell::Null));
     }
