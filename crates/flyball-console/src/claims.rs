@@ -152,6 +152,21 @@ pub struct ClaimedWrite<'a> {
     pub subresource: &'a str,
 }
 
+/// Chooses among claims to one version of an object, which has one writer. Each claim has its claimant, and whether the
+/// API server confirms it. Returns the positions of the best claims, one for each claimant, and whether the first of
+/// them counts as confirmed: equal ones are ambiguous.
+pub fn best_claims(claims: &[(&Claimant, bool)]) -> (Vec<usize>, bool) {
+    let has_confirmed = claims.iter().any(|(_, is_confirmed)| *is_confirmed);
+    let mut best: Vec<usize> = Vec::new();
+    for (at, (claimant, is_confirmed)) in claims.iter().enumerate() {
+        if *is_confirmed == has_confirmed && best.iter().all(|known| claims[*known].0 != *claimant) {
+            best.push(at);
+        }
+    }
+    let is_confirmed = has_confirmed && best.len() == 1;
+    (best, is_confirmed)
+}
+
 /// Returns true if the name is the field manager of an operator, or that of a further controller of it.
 pub fn is_manager(manager: &str, name: &str) -> bool {
     let rest = name.strip_prefix(manager).filter(|_| !manager.is_empty());
@@ -232,6 +247,22 @@ mod tests {
         }
         let nameless = ClaimedWrite { manager: "", ..write() };
         assert_eq!(nameless.by_managers(&[manager("", 11)], false), ClaimStatus::Open);
+    }
+
+    #[test]
+    fn confirmed_claim_beats_others_and_equal_ones_are_ambiguous() {
+        let claimant = |name: &&str| Claimant { deployment: (*name).into(), ..Claimant::default() };
+        let [a, b, c] = ["a/op", "b/op", "c/op"].each_ref().map(claimant);
+        let check = |claims: &[(&Claimant, bool)], best: &[usize], is_confirmed: bool| {
+            assert_eq!(best_claims(claims), (best.to_vec(), is_confirmed), "{claims:?}");
+        };
+        check(&[], &[], false);
+        check(&[(&a, true)], &[0], true);
+        check(&[(&a, false)], &[0], false);
+        check(&[(&a, false), (&b, true)], &[1], true);
+        check(&[(&a, true), (&b, false), (&c, true)], &[0, 2], false);
+        check(&[(&a, false), (&b, false)], &[0, 1], false);
+        check(&[(&a, false), (&a, true), (&a, true)], &[1], true);
     }
 
     #[test]

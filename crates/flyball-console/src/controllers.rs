@@ -147,19 +147,25 @@ impl<'a> Key<'a> {
     }
 
     fn slow(&self) -> Value {
-        let slowest = self.slowest.map(|(took, reconcile)| (took, text(&reconcile.value["id"])));
+        let slowest = self.slowest.map(|(took, reconcile)| (took, operator_and_id(reconcile)));
         let (took, id) = slowest.unwrap_or_default();
-        json!({"took": took, "count": self.count, "total": self.total, "reconcile": bounded(id)})
+        json!({"took": took, "count": self.count, "total": self.total, "reconcile": id})
     }
 
     fn failing(&self) -> Value {
         let last = self.last_failure;
-        let field = |name: &str| last.map(|last| bounded(text(&last.value[name]))).unwrap_or_default();
+        let error = last.map(|last| bounded(text(&last.value["error"]))).unwrap_or_default();
         json!({
-            "failures": self.failures, "count": self.count, "error": field("error"), "reconcile": field("id"),
+            "failures": self.failures, "count": self.count, "error": error,
+            "reconcile": last.map(operator_and_id).unwrap_or_default(),
             "time": last.map(|last| rfc3339_micro(last.began)),
         })
     }
+}
+
+/// Names a reconcile by the index of its operator and its ID, as `OPERATOR/ID`.
+fn operator_and_id(reconcile: &Reconcile) -> String {
+    format!("{}/{}", reconcile.operator, bounded(text(&reconcile.value["id"])))
 }
 
 fn top<'k, 'a, R: Ord>(
@@ -206,7 +212,7 @@ mod tests {
     fn history_counts_errors_and_latencies() {
         let now = parse_rfc3339("2026-01-01T00:15:00Z").expect("a time");
         let reconcile = |name: &str, ago: i64, took: f64, outcome: &str| Reconcile {
-            operator: 0,
+            operator: 1,
             began: saturating_add(now, SignedDuration::from_secs(-ago)),
             value: Arc::new(json!({
                 "id": format!("{name}{ago}"), "controller": "c", "object": {"kind": "K", "name": name},
@@ -221,13 +227,18 @@ mod tests {
         ];
         let state = json!({"operator": "op", "controllers": [{"name": "c"}]});
         let operator = Operator { state: Arc::new(state), ..Operator::default() };
-        let described = describe(&[operator], &all, now);
-        let history = &described["operators"][0]["controllers"][0]["history"];
+        let described = describe(&[Operator::default(), operator], &all, now);
+        let history = &described["operators"][1]["controllers"][0]["history"];
         let (counts, errors) = (history["counts"].as_array(), history["errors"].as_array());
         assert_eq!(counts.map(|counts| counts[STEPS - 3..].to_vec()), Some(vec![json!(2), json!(1), json!(0)]));
         assert_eq!(errors.map(|errors| errors[STEPS - 3..].to_vec()), Some(vec![json!(1), json!(0), json!(0)]));
         assert_eq!((&history["p50"], &history["reconciles"], &history["writes"]), (&json!(0.2), &json!(3), &json!(3)));
         assert_eq!(history["slowest"][0]["object"]["name"], "a");
+        // The ID alone may be that of a reconcile of another operator.
+        assert_eq!(
+            (&history["slowest"][0]["reconcile"], &history["failing"][0]["reconcile"]),
+            (&json!("1/a20"), &json!("1/a20"))
+        );
         assert_eq!((&history["failing"][0]["failures"], &history["failing"][1]), (&json!(1), &Value::Null));
     }
 

@@ -40,7 +40,7 @@ mod watch;
 mod writers;
 
 pub use claims::{
-    ClaimStatus, Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, WriteTarget, is_manager, logged_writes,
+    ClaimStatus, Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, WriteTarget, best_claims, is_manager, logged_writes,
 };
 pub use explore::{
     ExplorationState, Explore, ExploreError, ExploreRequest, FinishedExploration, ForkedCluster, FoundViolation,

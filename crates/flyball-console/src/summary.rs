@@ -269,7 +269,7 @@ fn state(object: &Value) -> State {
     if object["kind"] == "Pod" || status["containerStatuses"].is_array() {
         return pod_state(status);
     }
-    let failed = condition(status, &["Failed", "Stalled", "Degraded", "ReplicaFailure"], "True");
+    let failed = condition(status, &["Failed", "Failure", "Stalled", "Degraded", "ReplicaFailure"], "True");
     if let Some(failed) = failed {
         return (text(&failed["type"]).to_owned(), Health::Failed, explanation(failed));
     }
@@ -419,6 +419,8 @@ mod tests {
         );
         check(&json!({"spec": {"replicas": 3}, "status": {"replicas": 3}}), ("0/3", Health::Progressing, ""));
         check(&json!({"spec": {"replicas": 3}, "status": {"conditions": [ready]}}), ("Ready", Health::Ready, ""));
+        let failure = json!({"type": "Failure", "status": "True", "reason": "NoData", "message": "no source"});
+        check(&json!({"status": {"conditions": [failure]}}), ("Failure", Health::Failed, "NoData: no source"));
         check(&json!({"status": {"phase": "Bound"}}), ("Bound", Health::Ready, ""));
     }
 

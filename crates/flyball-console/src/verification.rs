@@ -4,7 +4,9 @@
 //! that made the version, and the managed fields of the object. A write counts as confirmed only if the service account
 //! of the claimant may write such objects, which the API server is asked once a minute.
 
-use crate::claims::{ClaimStatus, Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, WriteTarget, logged_writes};
+use crate::claims::{
+    ClaimStatus, Claimant, ClaimedWrite, LoggedWrite, ManagerEntry, WriteTarget, best_claims, logged_writes,
+};
 use crate::kind::Kind;
 use crate::object::ObjectRef;
 use crate::operators::{Operator, Reconcile};
@@ -75,14 +77,15 @@ impl ClaimStatuses {
 
     /// A version has one writer: if several claimants are confirmed for it, none is.
     fn dispute(&mut self, operators: &[Operator]) {
-        let mut writers: BTreeMap<(ObjectRef, String), BTreeSet<&Claimant>> = BTreeMap::new();
-        for (claim, _) in self.0.iter().filter(|(_, status)| **status == ClaimStatus::Confirmed) {
+        let mut claims: BTreeMap<(ObjectRef, String), Vec<(&Claimant, bool)>> = BTreeMap::new();
+        for (claim, status) in &self.0 {
             let claimant = operators.get(claim.operator).and_then(|operator| operator.claimant.as_ref());
-            writers.entry((claim.object.clone(), claim.version.clone())).or_default().extend(claimant);
+            let claimed = claimant.map(|claimant| (claimant, *status == ClaimStatus::Confirmed));
+            claims.entry((claim.object.clone(), claim.version.clone())).or_default().extend(claimed);
         }
-        writers.retain(|_, claimants| claimants.len() > 1);
+        claims.retain(|_, claims| !best_claims(claims).1);
         for (claim, status) in &mut self.0 {
-            let is_disputed = writers.contains_key(&(claim.object.clone(), claim.version.clone()));
+            let is_disputed = claims.contains_key(&(claim.object.clone(), claim.version.clone()));
             if *status == ClaimStatus::Confirmed && is_disputed {
                 *status = ClaimStatus::Open;
             }

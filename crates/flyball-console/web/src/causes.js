@@ -114,7 +114,7 @@ export function Causes({ rest }) {
   const selected = drawing ? drawing.nodes.findIndex((item) => keyOf(item) === node) : -1;
   const chosen = drawing?.nodes[selected];
   const known = chosen?.id && shown.reconciles[`${chosen.operator}/${chosen.id}`];
-  const open = (item) => goToObject(item.object, item.id);
+  const open = (item) => goToObject(item.object, item.id && `${item.operator}/${item.id}`);
   return html`<section class="view causes" aria-label="Causes">
     <header class="bar"><h1>Causes</h1>
       ${shown?.object ? html`<span>of <${ObjectName} object=${shown.object} /></span><a class="button" href=${address('causes')}>All</a>` : html`<span class="faint">bursts of changes in the last 15 minutes</span>`}

@@ -146,8 +146,8 @@ export function ObjectView({ view, rest }) {
   useEffect(() => { select(''); setTab('details'); }, [rest.join('/')]);
 
   const entries = answer?.entries ?? [];
-  const keyOf = (entry) => `${entry.lane} ${entry.time} ${entry.title} ${entry.version ?? ''} ${entry.reconcile ?? ''} ${entry.by ?? ''}`;
-  const isWanted = (entry) => wanted && entry.lane === 'reconciles' && entry.reconcile === wanted;
+  const keyOf = (entry) => `${entry.lane} ${entry.time} ${entry.title} ${entry.version ?? ''} ${entry.operator ?? ''}/${entry.reconcile ?? ''} ${entry.by ?? ''}`;
+  const isWanted = (entry) => wanted && entry.lane === 'reconciles' && `${entry.operator}/${entry.reconcile}` === wanted;
   const chosen = key ? entries.findIndex((entry) => keyOf(entry) === key) : entries.findIndex(isWanted);
   const time = now();
   const oldest = entries.length ? Date.parse(entries[entries.length - 1].time) : time - 60_000;

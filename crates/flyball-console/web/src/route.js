@@ -1,4 +1,5 @@
-// The address of a view is the fragment of the page: #/objects, #/object/ID, #/object/ID/RECONCILE.
+// The address of a view is the fragment of the page: #/objects, #/object/ID, #/object/ID/RECONCILE. A reconcile is
+// named by the index of its operator and its ID, as OPERATOR/ID.
 
 /** Returns the parts of the address. */
 export function route() {
@@ -15,6 +16,6 @@ export function go(...parts) {
   location.hash = address(...parts);
 }
 
-/** Opens an object by its coordinates. */
+/** Opens an object by its coordinates, at a reconcile OPERATOR/ID. */
 export const goToObject = (object, reconcile = '') =>
   go('ref', object.group ?? '', object.kind, object.namespace ?? '', object.name, reconcile);
