@@ -1,7 +1,9 @@
 //! Deletes events an hour after their last write, as kube-apiserver does by its `--event-ttl`.
 //!
 //! Takes the time from the clock of the cluster, so that events of a fork expire when its time is stepped. An update of
-//! an event starts its hour again. Invariant: while nothing expires, it sends at most one list per hour.
+//! an event starts its hour again. Deletions pass admission, unlike the expiry of leases in etcd: an event whose
+//! deletion is denied stays, and the others are deleted. Invariant: while nothing expires, it sends at most one list an
+//! hour.
 
 use flyball_core::Clock;
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
@@ -27,7 +29,7 @@ pub(crate) async fn run(client: Client, clock: Clock) {
         interval = match delete_expired(&client, &clock).await {
             Ok(next) => time_until(next, clock.now()),
             Err(error) => {
-                tracing::debug!(%error, "failed to delete expired events");
+                tracing::warn!(%error, "failed to delete expired events; the next attempt is in a minute");
                 MIN_INTERVAL
             }
         };
@@ -41,30 +43,36 @@ fn time_until(next: Option<Timestamp>, now: Timestamp) -> Duration {
 }
 
 /// Deletes the expired events, and returns the time at which the next one expires.
+///
+/// # Errors
+///
+/// The first error of a deletion, after the other events were deleted, or that of a list.
 async fn delete_expired(client: &Client, clock: &Clock) -> kube::Result<Option<Timestamp>> {
     let events = Api::<Event>::all(client.clone());
     let mut page = ListParams::default().limit(PAGE_SIZE);
-    let mut next: Option<Timestamp> = None;
+    let (mut next, mut failure): (Option<Timestamp>, _) = (None, None);
     loop {
         let list = events.list_metadata(&page).await?;
         for event in &list.items {
-            match expiry(&event.metadata) {
-                Some(at) if at <= clock.now() => delete(client, &event.metadata).await?,
+            match expiry(&event.metadata, clock.now()) {
+                Some(at) if at <= clock.now() => failure = failure.or(delete(client, &event.metadata).await.err()),
                 Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
                 None => {}
             }
         }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
-            None => return Ok(next),
+            None => return failure.map_or(Ok(next), Err),
         }
     }
 }
 
 /// Returns the time at which an event expires: an hour after its last write, which is that of its newest manager.
-fn expiry(metadata: &ObjectMeta) -> Option<Timestamp> {
+/// Clients may set the times of managers, so those in the future do not count.
+fn expiry(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp> {
     let written = metadata.managed_fields.iter().flatten().filter_map(|entry| entry.time.as_ref());
-    let last = metadata.creation_timestamp.iter().chain(written).map(|time| time.0).max()?;
+    let times = metadata.creation_timestamp.iter().chain(written).map(|time| time.0);
+    let last = times.filter(|time| *time <= now).max()?;
     Some(saturating_add(last, LIFETIME))
 }
 
