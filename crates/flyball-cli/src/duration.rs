@@ -3,8 +3,9 @@
 use flyball_core::time::parse_unsigned_duration;
 use std::time::Duration;
 
-/// Forms of durations, for the help.
-pub(crate) const HELP: &str = "Durations are numbers with units: 300ms, 30s, 10m, 1h30m, 2d (days of 24 hours), 1w";
+/// Forms of durations, for the help. Files and environment variables have those of Go.
+pub(crate) const HELP: &str =
+    "Durations of flags are numbers with units: 300ms, 30s, 10m, 1h30m, 2d (days of 24 hours), 1w";
 
 /// Parses a duration that is not negative.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {

@@ -6,7 +6,7 @@ pub(crate) mod installation;
 pub(crate) mod local;
 pub(crate) mod metrics;
 pub(crate) mod overlay;
-mod ports;
+pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod registry;

@@ -4,8 +4,8 @@
 //! conditions and events. A write that one controller made and a change that caused a reconcile of another one have the
 //! same resource version, which joins the ledgers of several operators.
 //!
-//! [`chain`], [`evidence`], [`reasons`] and [`fields`] are functions of what was read; only [`operators`], [`sources`]
-//! and [`timeline`] send requests.
+//! [`chain`], [`evidence`], [`reasons`] and [`fields`] are functions of what was read; only [`operators`], [`schema`],
+//! [`sources`], [`timeline`] and [`versions`] send requests.
 
 mod answer;
 mod chain;
@@ -17,11 +17,13 @@ mod fields;
 mod operators;
 mod page;
 mod reasons;
+mod schema;
 mod sources;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod token;
+mod versions;
 
 pub(crate) use answer::{Question, Source};
 pub(crate) use endpoint::Endpoint;

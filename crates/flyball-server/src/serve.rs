@@ -6,6 +6,7 @@ mod outgoing;
 mod pacer;
 mod past_states;
 mod streams;
+mod write_timeout;
 
 use crate::auth::{CREDENTIAL_ID, User};
 use crate::connection::{Peer, RequestConnection};
@@ -31,8 +32,8 @@ use std::time::Duration;
 use streams::Streams;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
+use write_timeout::WriteTimeout;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Timeout of a client's first request, including the handshake, and of the head of each later one.
@@ -150,8 +151,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of).map(Arc::new);
     let peer = session.peer.clone();
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(session.server.bounds().slow_client_timeout));
+    let stream = WriteTimeout::new(stream, session.server.bounds().slow_client_timeout, peer.clone());
     let pacer = Arc::new(Pacer::default());
     let service = service_fn(move |request: Request<Incoming>| {
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());
@@ -187,7 +187,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     builder.http2().keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT);
-    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     let asked_nothing = async {
         sleep_until(deadline).await;
         if peer.has_requested() {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;
+use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use kube::{Client, Config};
 use std::io::ErrorKind;
@@ -9,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
+/// The `User-Agent` of requests. Its first word is the default field manager of writes.
+const AGENT: &str = concat!("flyball/", env!("CARGO_PKG_VERSION"));
 const HINT: &str = "start one with `flyball cluster up`, or pass --kubeconfig FILE";
 
 /// Flags for the connection, without a namespace.
@@ -95,7 +98,8 @@ impl Connection {
         Self::open_with(config, HINT).await
     }
 
-    async fn open_with(config: Config, hint: &str) -> Result<Self> {
+    async fn open_with(mut config: Config, hint: &str) -> Result<Self> {
+        config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
         let client = flyball::connect(config).context(format!("cannot connect to {url}"))?;

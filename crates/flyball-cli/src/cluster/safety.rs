@@ -6,11 +6,10 @@
 
 use crate::cluster::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
-use flyball_core::Path;
-use flyball_schema::{openapi, prune, rules, validate};
+use flyball_lifecycle::{SchemaChange, schema_changes, schema_of};
 use http::Request;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt;
 
 /// Number of objects per list request.
@@ -105,7 +104,7 @@ async fn breaking_changes(
         let Some(schema) = version(new, &validated).and_then(|version| version["schema"].get("openAPIV3Schema")) else {
             continue;
         };
-        let root = openapi::read(Some(schema));
+        let root = schema_of(schema);
         let (group, plural) = (&old["spec"]["group"], &old["spec"]["names"]["plural"]);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let place = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
@@ -227,34 +226,8 @@ fn object_changes(
         field,
         why,
     };
-    let Some(mut fields) = object.as_object().cloned() else { return Vec::new() };
-    let mut changes = Vec::new();
-    match prune::prune(schema.node(), &mut fields) {
-        Ok(lost) => {
-            let lost = lost.into_iter().filter(|field| !field.starts_with("metadata"));
-            changes.extend(
-                lost.map(|field| change(field, format!("would be lost: {validated} no longer has this field"))),
-            );
-        }
-        Err(error) => changes.push(change("metadata".into(), error.to_string())),
-    }
-    let mut value = Value::Object(fields);
-    if prune::default(schema.node(), &mut value).is_err() {
-        changes.push(change("spec".into(), "would be rejected: its defaults take too much memory".into()));
-    }
-    let mut errors = validate::validate(schema.node(), &value, None, "");
-    if errors.is_empty() {
-        errors.extend(validate::validate_lists(schema.node(), &value, &Path::ROOT));
-        let mut seen = value.clone();
-        // Rules have access to the name of an object only, not to other metadata.
-        seen["metadata"] = json!({"name": metadata["name"]});
-        errors.extend(rules::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
-    }
-    changes.extend(errors.into_iter().map(|error| {
-        let why = format!("would become invalid: {}", error.body());
-        change(error.field, why)
-    }));
-    changes
+    let changes = schema_changes(schema, object, validated).into_iter();
+    changes.map(|SchemaChange { field, why }| change(field, why)).collect()
 }
 
 async fn get(connection: &Connection, path: &str) -> Result<Option<Value>> {

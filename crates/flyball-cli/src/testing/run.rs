@@ -40,11 +40,15 @@ pub(crate) fn cargo_test() -> Command {
 
 /// Runs it; returns the test results, and true if cargo succeeded.
 pub(crate) fn run(cargo: Command, test_output: TestOutput) -> Result<(Report, bool)> {
-    run_with(cargo, test_output, || ())
+    run_with(cargo, test_output, |print| print())
 }
 
-/// Runs it as [`run`]; `before_line` is called before a line is printed.
-pub(crate) fn run_with(mut cargo: Command, test_output: TestOutput, before_line: impl Fn()) -> Result<(Report, bool)> {
+/// Runs it as [`run`]; `on_line` is called with a function that prints a line.
+pub(crate) fn run_with(
+    mut cargo: Command,
+    test_output: TestOutput,
+    on_line: impl Fn(&dyn Fn()),
+) -> Result<(Report, bool)> {
     let (reader, writer) = pipe().context("cannot create a pipe")?;
     if test_output != TestOutput::Failures {
         // One pipe for both, so that the output stays in order.
@@ -68,8 +72,7 @@ pub(crate) fn run_with(mut cargo: Command, test_output: TestOutput, before_line:
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\r', '\n']);
         report.parse_line(text);
-        before_line();
-        test_output.print(text);
+        on_line(&|| test_output.print(text));
     }
     report.finish();
     if test_output == TestOutput::Failures {

@@ -84,6 +84,9 @@ pub(crate) struct Step {
     /// Other Deployments with an equal claim to the write, which has one writer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) also_claimed_by: Vec<String>,
+    /// The number of further ones.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) claims_omitted: usize,
     /// The source: `ledger`, `writes` (of an embedded control plane), `managedFields` or `owners`; empty for none.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) source: &'static str,
@@ -133,6 +136,10 @@ pub(crate) struct Source {
     pub(crate) error: Option<String>,
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 fn write_time<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.collect_str(time),
@@ -148,7 +155,11 @@ impl Step {
             (Some(by), true) if self.confirmed => format!(", claimed by {by}, the API server confirms the write"),
             (Some(by), true) => format!(", claimed by {by}"),
             (Some(by), false) => {
-                format!(", ambiguous: claimed by {by} and by {}", self.also_claimed_by.join(", "))
+                let more = match self.claims_omitted {
+                    0 => String::new(),
+                    omitted => format!(" and {omitted} more"),
+                };
+                format!(", ambiguous: claimed by {by} and by {}{more}", self.also_claimed_by.join(", "))
             }
         }
     }
@@ -207,7 +218,8 @@ impl Answer {
         rows.extend(self.waits.iter().map(|text| row("waiting", text)));
         rows.extend(self.reasons.iter().map(|reason| {
             let claim = reason.claimed_by.as_ref().map(|by| format!(" [claimed by {by}]")).unwrap_or_default();
-            row("next", &format!("{}{claim}", reason.text))
+            let label = if reason.reason == "paused" { "paused: " } else { "" };
+            row("next", &format!("{label}{}{claim}", reason.text))
         }));
         if !self.excluded.is_empty() {
             rows.push(row("excluded", &self.excluded.join(", ")));
@@ -286,5 +298,7 @@ mod tests {
         assert_eq!(confirmed.claim(), ", claimed by a/op, the API server confirms the write");
         let ambiguous = Step { also_claimed_by: vec!["b/op".into(), "c/op".into()], ..claimed };
         assert_eq!(ambiguous.claim(), ", ambiguous: claimed by a/op and by b/op, c/op");
+        let many = Step { claims_omitted: 12, ..ambiguous };
+        assert_eq!(many.claim(), ", ambiguous: claimed by a/op and by b/op, c/op and 12 more");
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn write(recorded: &Recorded, write: &Write) -> Step {
         claimed_by: None,
         confirmed: false,
         also_claimed_by: Vec::new(),
+        claims_omitted: 0,
         source: "ledger",
     }
 }
@@ -98,6 +99,7 @@ pub(super) fn caused_by(recorded: &Recorded, cause: &Cause) -> Step {
         claimed_by: recorded.claimant.as_ref().map(|claimant| claimant.deployment.clone()),
         confirmed: false,
         also_claimed_by: Vec::new(),
+        claims_omitted: 0,
         source: "ledger",
     }
 }
@@ -126,6 +128,7 @@ pub(super) fn managed(object: &Object, manager: &Manager, kind: StepKind) -> Ste
         claimed_by: None,
         confirmed: false,
         also_claimed_by: Vec::new(),
+        claims_omitted: 0,
         source: "managedFields",
     }
 }
@@ -157,6 +160,7 @@ pub(super) fn logged(object: &Object, write: &LoggedWrite, kind: StepKind) -> St
         claimed_by: None,
         confirmed: false,
         also_claimed_by: Vec::new(),
+        claims_omitted: 0,
         source: "writes",
     }
 }
@@ -190,6 +194,7 @@ pub(super) fn owned_by(owner: &Object) -> Step {
         claimed_by: None,
         confirmed: false,
         also_claimed_by: Vec::new(),
+        claims_omitted: 0,
         source: "owners",
     }
 }

@@ -71,21 +71,24 @@ async fn replica_sets(client: &Client, deployment: &Deployment) -> kube::Result<
     Ok(own.filter_map(ResourceExt::uid).collect())
 }
 
-/// Finds the pods of operators that `flyball deploy` installed. Without permission to find them there are none.
+/// Finds the pods of operators that `flyball deploy` installed: the first one of each Deployment before second ones, so
+/// that one with many pods does not hide others. Without permission to find them there are none.
 pub(super) async fn discover(client: &Client) -> Vec<Endpoint> {
     let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1)).limit(MAX_LISTED);
     let Ok(deployments) = Api::<Deployment>::all(client.clone()).list(&ours).await else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut found: Vec<(usize, Endpoint)> = Vec::new();
     for deployment in &selected(deployments.items) {
         let name = format!("{}/{}", deployment.namespace().unwrap_or_default(), deployment.name_any());
         let pods = pods(client, deployment).await.unwrap_or_default();
-        found.extend(pods.iter().filter_map(|pod| {
+        let endpoints = pods.iter().filter_map(|pod| {
             let (namespace, location) = (deployment.namespace().unwrap_or_default(), forwarded(deployment, pod)?);
             let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
             Some(Endpoint::discovered(location, Claimant { deployment: name.clone(), namespace, account }))
-        }));
+        });
+        found.extend(endpoints.enumerate());
     }
-    found
+    found.sort_by_key(|(turn, _)| *turn);
+    found.into_iter().map(|(_, endpoint)| endpoint).collect()
 }
 
 /// Selects the Deployments whose pods are listed, by turns of each namespace, so that none hides those of others.

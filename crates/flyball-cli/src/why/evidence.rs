@@ -11,9 +11,6 @@ use flyball_console::{LoggedWrite, is_manager};
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 use serde_json::Value;
 
-/// Limit of claims to one write.
-const MAX_CLAIMS: usize = 8;
-
 /// The point of an object's history whose origin is searched.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moment {
@@ -32,7 +29,7 @@ impl Moment {
     }
 
     /// Returns true if the effect can have read a write with this version and time.
-    fn admits(&self, version: Option<&str>, at: Option<Timestamp>) -> bool {
+    pub(super) fn admits(&self, version: Option<&str>, at: Option<Timestamp>) -> bool {
         match (self.newest, version.and_then(|version| version.parse::<u64>().ok())) {
             (Some(newest), Some(revision)) => revision <= newest,
             _ => self.before.is_none_or(|before| at.is_none_or(|at| at <= before)),
@@ -89,31 +86,22 @@ impl<'a> Search<'a> {
     /// Finds the write among reconciles, which are newest first: that of the version, or the newest one to the fields.
     /// Writes of the status and of finalizers explain no spec.
     pub(super) fn write_of<'r>(&self, reconciles: &'r [Recorded]) -> Option<(&'r Recorded, &'r Write)> {
-        let is_earlier = |(found, write): &(&Recorded, &Write)| {
-            self.moment.admits(write.after.as_deref(), time(&found.reconcile.began))
-        };
-        if let Some(version) = &self.moment.version {
-            return self.writes(reconciles).find(|(_, write)| write.after.as_ref() == Some(version));
-        }
-        self.writes(reconciles).filter(is_earlier).find(|(recorded, write)| self.explains(recorded, write))
+        self.writes(reconciles).find(|(recorded, write)| self.is_answer(recorded, write))
     }
 
-    /// Finds the claims to one write: that of [`write_of`](Self::write_of), and those of other claimants to the same
-    /// version of the object.
-    pub(super) fn claims_of<'r>(&self, claims: &'r [Recorded]) -> Vec<(&'r Recorded, &'r Write)> {
-        let Some((recorded, write)) = self.write_of(claims) else { return Vec::new() };
-        let mut found = vec![(recorded, write)];
-        let rivals = self.writes(claims).filter(|(_, other)| write.after.is_some() && other.after == write.after);
-        for (recorded, write) in rivals {
-            let is_known = found.iter().any(|(known, _)| known.claimant == recorded.claimant);
-            if !is_known && found.len() < MAX_CLAIMS {
-                found.push((recorded, write));
+    /// Returns true if a write can be the one that is searched: that of the version, or an earlier one to the fields.
+    pub(super) fn is_answer(&self, recorded: &Recorded, write: &Write) -> bool {
+        match &self.moment.version {
+            Some(version) => write.after.as_ref() == Some(version),
+            None => {
+                self.moment.admits(write.after.as_deref(), time(&recorded.reconcile.began))
+                    && self.explains(recorded, write)
             }
         }
-        found
     }
 
-    fn writes<'r>(&self, reconciles: &'r [Recorded]) -> impl Iterator<Item = (&'r Recorded, &'r Write)> {
+    /// Returns the writes of the object, newest first.
+    pub(super) fn writes<'r>(&self, reconciles: &'r [Recorded]) -> impl Iterator<Item = (&'r Recorded, &'r Write)> {
         let object = self.object.clone();
         let each = |found: &'r Recorded| found.reconcile.writes.iter().rev().map(move |write| (found, write));
         let is_of =
@@ -171,7 +159,11 @@ impl<'a> Search<'a> {
     /// Chooses the manager that wrote the object last before the moment. Managers without a time wrote the object with
     /// `scale`, after its creation.
     fn newest_manager(&self) -> Evidence<'a> {
-        let of_spec = || self.managers.iter().filter(|manager| !is_of_part(&manager.subresource));
+        let is_of_spec = |manager: &&Manager| {
+            !is_of_part(&manager.subresource)
+                && !fields::owns_only_finalizers(self.live, &manager.name, &manager.subresource)
+        };
+        let of_spec = || self.managers.iter().filter(is_of_spec);
         let timed = || of_spec().filter(|manager| manager.time.is_some());
         let created = self.live["metadata"]["creationTimestamp"].as_str().and_then(time);
         let untimed = of_spec().find(|manager| manager.time.is_none()).filter(|_| self.moment.before.is_none());
@@ -190,7 +182,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns true for subresources whose writes explain no spec, unlike those of `scale`.
-fn is_of_part(subresource: &str) -> bool {
+pub(super) fn is_of_part(subresource: &str) -> bool {
     matches!(subresource, "status" | "ephemeralcontainers" | "resize" | "binding")
 }
 
@@ -231,6 +223,7 @@ fn is_deletion(write: &LoggedWrite) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::claims::{Choice, Claim, choose};
     use super::*;
     use flyball_console::Claimant;
     use serde_json::{from_value, json};
@@ -319,6 +312,14 @@ mod tests {
     }
 
     #[test]
+    fn managers_of_finalizers_are_no_origin() {
+        let finalizers = || entry("op", Some(2), "", json!({"f:metadata": {"f:finalizers": {}}}));
+        let live = deployment(json!([finalizers(), entry("kubectl", Some(2), "", json!({"f:spec": {}}))]));
+        assert_eq!(find(&live, &Moment::default(), None, &[], None), "managed kubectl");
+        assert_eq!(find(&deployment(json!([finalizers()])), &Moment::default(), None, &[], None), "missing");
+    }
+
+    #[test]
     fn writes_that_are_newer_than_their_effect_are_no_cause() {
         let live = deployment(json!([entry("kubectl-patch", Some(20), "", json!({"f:spec": {"f:paused": {}}}))]));
         assert_eq!(find(&live, &Moment::default(), None, &[], None), "managed kubectl-patch");
@@ -340,17 +341,34 @@ mod tests {
             claimant: Some(Claimant { deployment: name.into(), ..Claimant::default() }),
             ..fact(name, &live, json!({"verb": "apply", "after": after, "before": "3"}))
         };
-        let names = |moment: &Moment, claims: &[Recorded]| {
+        let choice = |moment: &Moment, claims: &[Recorded], confirmed: &[&str]| {
             let object = Object::of(&live);
             let search = Search { live: &live, object: &object, moment, path: None, managers: &[] };
-            search.claims_of(claims).into_iter().map(|(found, _)| found.operator.clone()).collect::<Vec<_>>()
+            let claims = search.writes(claims).map(|(recorded, write)| Claim {
+                recorded,
+                claimant: recorded.claimant.as_ref().unwrap(),
+                write,
+                is_answer: search.is_answer(recorded, write),
+                is_confirmed: confirmed.contains(&&*recorded.operator),
+            });
+            let chosen = choose(&claims.collect::<Vec<_>>(), false);
+            chosen.map(|Choice { claim, others, omitted }| {
+                (std::iter::once(claim.claimant.deployment.clone()).chain(others).collect::<Vec<_>>(), omitted)
+            })
         };
+        let some = |names: &[&str], omitted| Some((names.iter().map(ToString::to_string).collect(), omitted));
+        let now = Moment::default();
         let claims = [claim("a", "7"), claim("b", "7"), claim("b", "7"), claim("c", "6")];
-        assert_eq!(names(&Moment::default(), &claims), ["a", "b"]);
-        assert_eq!(names(&read(6), &claims), ["c"]);
-        assert_eq!(names(&Moment::default(), &[]), [""; 0]);
-        let many: Vec<Recorded> = (0..20).map(|number| claim(&format!("op-{number}"), "7")).collect();
-        assert_eq!(names(&Moment::default(), &many).len(), MAX_CLAIMS);
+        assert_eq!(choice(&now, &claims, &[]), some(&["a", "b"], 0));
+        assert_eq!(choice(&read(6), &claims, &[]), some(&["c"], 0));
+        assert_eq!(choice(&now, &[], &[]), None);
+        // An invented version hides no confirmed one, nor do many claims.
+        assert_eq!(choice(&now, &claims, &["c"]), some(&["c"], 0));
+        assert_eq!(choice(&now, &claims, &["b", "c"]), some(&["b"], 0));
+        let many: Vec<Recorded> = (0..20).map(|number| claim(&format!("op-{number:02}"), "7")).collect();
+        let (names, omitted) = choice(&now, &many, &[]).unwrap();
+        assert_eq!((names.len() + omitted, &*names[0]), (20, "op-00"));
+        assert_eq!(choice(&now, &many, &["op-19"]), some(&["op-19"], 0));
     }
 
     #[test]

@@ -77,6 +77,20 @@ pub(super) struct Manager {
     pub(super) time: Option<Timestamp>,
 }
 
+/// Returns true if an entry of the managed fields contains only finalizers, which are no part of a spec.
+pub(super) fn owns_only_finalizers(object: &Value, manager: &str, subresource: &str) -> bool {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let is_of = |entry: &&Value| {
+        entry["manager"] == manager && entry["subresource"].as_str().unwrap_or_default() == subresource
+    };
+    let mut own = entries.filter(is_of).map(|entry| &entry["fieldsV1"]).peekable();
+    let has_only = |fields: &Value, key: &str| {
+        fields.as_object().is_some_and(|fields| !fields.is_empty() && fields.keys().all(|known| known == key))
+    };
+    own.peek().is_some()
+        && own.all(|fields| has_only(fields, "f:metadata") && has_only(&fields["f:metadata"], "f:finalizers"))
+}
+
 /// Returns the managers of an object, or of one of its fields, the last writer first.
 pub(super) fn managers(object: &Value, path: Option<&[Segment]>) -> Vec<Manager> {
     let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -181,6 +195,18 @@ mod tests {
         for bad in ["", ".", "a..b", "a[b", "[", "a.[0"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn managers_of_finalizers_alone_are_found() {
+        let object = json!({"metadata": {"managedFields": [
+            {"manager": "op", "fieldsV1": {"f:metadata": {"f:finalizers": {".": {}, "v:\"a\"": {}}}}},
+            {"manager": "op", "subresource": "status", "fieldsV1": {"f:status": {}}},
+            {"manager": "both", "fieldsV1": {"f:metadata": {"f:finalizers": {}}, "f:spec": {}}},
+        ]}});
+        let only = |manager: &str| owns_only_finalizers(&object, manager, "");
+        assert_eq!([only("op"), only("both"), only("other")], [true, false, false]);
+        assert!(!owns_only_finalizers(&object, "op", "status"));
     }
 
     #[test]

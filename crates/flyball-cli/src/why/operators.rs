@@ -7,7 +7,7 @@ use super::answer::Source;
 use super::claims::Recorded;
 use super::deployments;
 use super::endpoint::Endpoint;
-use super::page::{Object, ObjectPage, Overview, Reconciles};
+use super::page::{Object, ObjectPage, Overview, Reconciles, time};
 use super::token::{Credentials, TokenArgs};
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::registry;
@@ -15,6 +15,7 @@ use clap::Args;
 use flyball_console::{Claimant, Location, Pages, is_manager};
 use kube::Client;
 use serde::de::DeserializeOwned;
+use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -131,7 +132,8 @@ impl Operators {
                 reconcile,
             }));
         }
-        found.sort_by(|one, other| other.reconcile.began.cmp(&one.reconcile.began));
+        // Those without a valid time are last.
+        found.sort_by_key(|recorded| Reverse(time(&recorded.reconcile.began)));
         found
     }
 

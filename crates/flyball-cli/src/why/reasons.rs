@@ -64,23 +64,25 @@ impl Reasons {
         human_duration(self.now.duration_since(since).max(SignedDuration::ZERO))
     }
 
-    /// Adds what the object itself shows, on any cluster.
-    pub(super) fn of_object(&mut self, object: &Value) {
-        let metadata = &object["metadata"];
-        let annotations = [PAUSED, HELM_PAUSED].into_iter().filter(|name| metadata["annotations"][*name] == "true");
-        let mut paused: Vec<String> =
-            annotations.map(|name| format!("the annotation {name} is true: remove it to continue")).collect();
-        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-        let is_paused = |condition: &&Value| condition["type"] == "Paused" && condition["status"] == "True";
-        paused.extend(conditions.filter(is_paused).map(|condition| {
-            let reason = condition["reason"].as_str().filter(|reason| !reason.is_empty());
-            format!("the condition Paused is True{}", reason.map(|reason| format!(": {reason}")).unwrap_or_default())
-        }));
-        if paused.is_empty() {
-            self.exclude("not paused");
-        }
-        for text in paused {
+    /// Adds that an object, or one of its owners, is paused. Returns false if none is.
+    pub(super) fn of_pause(&mut self, object: &Value, owners: &[Value]) -> bool {
+        let known = self.found.len();
+        for text in pauses(object) {
             self.add("paused", text);
+        }
+        for owner in owners {
+            for text in pauses(owner) {
+                self.add("paused", format!("its owner {} is paused: {text}", Object::of(owner)));
+            }
+        }
+        self.found.len() > known
+    }
+
+    /// Adds what the object itself and its owners show, on any cluster.
+    pub(super) fn of_object(&mut self, object: &Value, owners: &[Value]) {
+        let metadata = &object["metadata"];
+        if !self.of_pause(object, owners) {
+            self.exclude("not paused");
         }
         if metadata["deletionTimestamp"].is_string() {
             let finalizers: Vec<&str> =
@@ -294,6 +296,26 @@ impl Reasons {
     }
 }
 
+/// Returns the annotation that pauses an object.
+pub(super) fn pause_annotation(object: &Value) -> Option<&'static str> {
+    [PAUSED, HELM_PAUSED].into_iter().find(|name| object["metadata"]["annotations"][*name] == "true")
+}
+
+/// Returns why an object is paused.
+fn pauses(object: &Value) -> Vec<String> {
+    let annotations =
+        [PAUSED, HELM_PAUSED].into_iter().filter(|name| object["metadata"]["annotations"][*name] == "true");
+    let mut pauses: Vec<String> =
+        annotations.map(|name| format!("the annotation {name} is true: remove it to continue")).collect();
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let is_paused = |condition: &&Value| condition["type"] == "Paused" && condition["status"] == "True";
+    pauses.extend(conditions.filter(is_paused).map(|condition| {
+        let reason = condition["reason"].as_str().filter(|reason| !reason.is_empty());
+        format!("the condition Paused is True{}", reason.map(|reason| format!(": {reason}")).unwrap_or_default())
+    }));
+    pauses
+}
+
 /// Returns true for a pod without a node, about which no scheduler has reported anything.
 pub(super) fn is_unscheduled(object: &Value) -> bool {
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
@@ -322,7 +344,8 @@ pub(super) fn waits(object: &Value, events: &[Value]) -> Vec<String> {
                     | "Initialized"
                     | "CleanedUp"
             );
-        let is_trouble = status == "True" && matches!(&*kind, "Degraded" | "Failed" | "ReplicaFailure" | "Stalled");
+        let is_trouble =
+            status == "True" && matches!(&*kind, "Degraded" | "Failed" | "Failure" | "ReplicaFailure" | "Stalled");
         if is_unmet || is_trouble {
             let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
             let detail = [reason, message].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
@@ -352,7 +375,7 @@ mod tests {
         let operator = Operator::with_overview(serde_json::from_value(overview).expect("an overview"), None);
         let page: ObjectPage = serde_json::from_value(page).expect("a page");
         let mut reasons = Reasons::new("2026-01-01T00:01:00Z".parse().expect("a time"));
-        reasons.of_object(live);
+        reasons.of_object(live, &[]);
         reasons.of_operator(&operator, &page, &Object::of(live), live);
         reasons.found.into_iter().map(|reason| (reason.reason, reason.text)).collect()
     }
@@ -453,6 +476,26 @@ mod tests {
         }
         let bound = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "node-1"}});
         assert!(!is_unscheduled(&bound));
+    }
+
+    #[test]
+    fn conditions_that_report_a_failure_are_shown() {
+        let status = |kind: &str, status: &str| json!({"status": {"conditions": [{"type": kind, "status": status}]}});
+        for kind in ["Failure", "Failed", "Degraded", "Stalled"] {
+            assert_eq!(waits(&status(kind, "True"), &[]), [format!("condition {kind} is True")]);
+            assert!(waits(&status(kind, "False"), &[]).is_empty(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn pause_of_an_owner_is_found() {
+        let owner = json!({"kind": "Memcached", "metadata": {"name": "m", "annotations": {PAUSED: "true"}}});
+        let mut reasons = Reasons::new("2026-01-01T00:01:00Z".parse().expect("a time"));
+        reasons.of_object(&live(), &[owner]);
+        let texts: Vec<_> = reasons.found.iter().map(|reason| (reason.reason, &*reason.text)).collect();
+        let expected =
+            "its owner memcached/m is paused: the annotation flyball.dev/paused is true: remove it to continue";
+        assert_eq!((texts, reasons.excluded.contains(&"not paused".to_owned())), (vec![("paused", expected)], false));
     }
 
     #[test]

@@ -2,26 +2,32 @@
 
 use super::answer::{Answer, Field, Question, Source, Step, StepKind};
 use super::chain;
-use super::claims::{self, Claim, Recorded};
+use super::claims::{self, Choice, Claim, Recorded};
 use super::evidence::{self, Evidence, Moment, Search};
-use super::fields::{self, Segment};
+use super::fields::{self, Manager, Segment};
 use super::operators::{Operator, OperatorArgs, Operators};
-use super::page::{Object, ObjectPage, time};
+use super::page::{Cause, Object, ObjectPage, Reconcile, time};
 use super::reasons::{Reasons, is_unscheduled, waits};
+use super::schema;
+use super::versions::{Change, History};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
 use flyball_console::hide_values;
-use flyball_console::{Claimant, LoggedWrite, WriteTarget, logged_writes};
+use flyball_console::{Claimant, LoggedWrite, WriteTarget, is_manager, logged_writes};
 use flyball_core::Clock;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339};
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use kube::Client;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit of the steps of a chain.
 const MAX_STEPS: usize = 32;
+/// Limit of the controllers above an object.
+const MAX_OWNERS: usize = 8;
+/// Limit of permissions that the API server is asked for claims to one write.
+const MAX_REVIEWS: usize = 32;
 /// Difference of clocks up to which the local one is used, which is more precise than the server's time.
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 /// Status codes of failed requests.
@@ -34,6 +40,7 @@ struct Investigation<'a> {
     kinds: &'a Kinds,
     operators: Operators,
     answer: Answer,
+    history: History<'a>,
     visited: BTreeSet<(Object, Option<String>, Option<u64>)>,
 }
 
@@ -55,6 +62,13 @@ pub(crate) async fn investigate(
     };
     let live = get(client, &kind.path(kind.namespaced.then_some(namespace), Some(name))).await;
     let live = live.context(format!("cannot read {} {name}", kind.kind))?;
+    if let (Question::Field(text), Some(path)) = (question, &path)
+        && fields::value(&live, path).is_null()
+        && schema::lacks(client, &Object::of(&live), path).await
+    {
+        return Err(Error::usage(format!("the schema of {} has no field {text}", kind.kind))
+            .hint("use a path such as spec.replicas or spec.containers[name=web].image"));
+    }
     let operators = Operators::find(client, server, args).await?;
     let (now, object) = (now(client).await, Object::of(&live));
     let (state, since) = state(&live);
@@ -62,7 +76,8 @@ pub(crate) async fn investigate(
     let (chain, waits, reasons, excluded) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let field = None;
     let answer = Answer { object, state, since, field, chain, waits, reasons, excluded, sources, now };
-    let mut investigation = Investigation { client, kinds, operators, answer, visited: BTreeSet::new() };
+    let history = History::new(client, kinds);
+    let mut investigation = Investigation { client, kinds, operators, answer, history, visited: BTreeSet::new() };
     match question {
         Question::Not => investigation.explain_inaction(&live).await,
         Question::Object => {
@@ -140,12 +155,23 @@ impl Investigation<'_> {
                 return;
             }
             let log = self.logged_writes(&object).await;
-            let own = log.as_deref().map(|log| evidence::of_this_object(&live, log));
+            let mut own = log.as_deref().map(|log| evidence::of_this_object(&live, log));
             let managers = fields::managers(&live, path);
-            let search = Search { live: &live, object: &object, moment: &moment, path, managers: &managers };
             let recorded = self.operators.reconciles(&object).await;
             let (facts, claims): (Vec<_>, Vec<_>) =
                 recorded.into_iter().partition(|recorded| recorded.claimant.is_none());
+            if let (Some(log), None) = (&mut own, &moment.version) {
+                match path {
+                    Some(path) => moment.version = self.write_of_field(&live, log, path, &managers).await,
+                    None => {
+                        let is_admitted = |write: &LoggedWrite| moment.admits(Some(&write.revision), time(&write.time));
+                        log.retain(is_admitted);
+                        let at = self.write_of_spec(&live, log, &facts, false).await;
+                        log.drain(..at.unwrap_or(log.len()));
+                    }
+                }
+            }
+            let search = Search { live: &live, object: &object, moment: &moment, path, managers: &managers };
             let next = match search.evidence(&facts, own.as_deref()) {
                 Evidence::Ledger(recorded, write) => {
                     self.answer.chain.push(chain::write(recorded, write));
@@ -164,7 +190,7 @@ impl Investigation<'_> {
     /// Adds the cause of a reconcile, and returns the object to continue with.
     async fn cause(&mut self, recorded: &Recorded) -> Option<(Value, Moment)> {
         let reconcile = &recorded.reconcile;
-        let cause = chain::main_cause(reconcile)?;
+        let cause = self.main_cause(reconcile).await?;
         self.answer.chain.push(chain::caused_by(recorded, cause));
         let before = time(&reconcile.began);
         let newest = |version: &Option<String>| version.as_deref().and_then(|version| version.parse().ok());
@@ -174,12 +200,149 @@ impl Investigation<'_> {
                 return None;
             }
             let live = self.read(&cause.object).await?;
-            let (version, newest) = (cause.after.clone(), newest(&cause.after));
+            let version = self.decisive_version(&live, cause).await.or_else(|| cause.after.clone());
+            let newest = newest(&version);
             return Some((live, Moment { version, newest, before }));
         }
         // A retry or a timer continues an earlier reconcile of the same object, whose spec is the origin.
         let live = self.read(&reconcile.object).await?;
         Some((live, Moment { version: None, newest: newest(&reconcile.resource_version), before }))
+    }
+
+    /// Chooses the cause that explains a reconcile best: the newest change of a specification, of the reconciled object
+    /// before others, then the newest change that is more than one of a status.
+    async fn main_cause<'r>(&mut self, reconcile: &'r Reconcile) -> Option<&'r Cause> {
+        let first = chain::main_cause(reconcile)?;
+        let changes = || reconcile.causes.iter().rev().filter(|cause| cause.kind == "change");
+        if changes().nth(1).is_none() {
+            return Some(first);
+        }
+        let is_own = |cause: &&Cause| cause.object.is_same(&reconcile.object);
+        let (own, others): (Vec<&Cause>, Vec<&Cause>) = changes().partition(is_own);
+        for group in [own, others] {
+            let mut newest = None;
+            for cause in group {
+                match self.change(cause).await {
+                    Some(Change::Spec) => return Some(cause),
+                    Some(Change::Status | Change::Finalizers) => {}
+                    Some(Change::Metadata) | None => newest = newest.or(Some(cause)),
+                }
+            }
+            if newest.is_some() {
+                return newest;
+            }
+        }
+        Some(first)
+    }
+
+    /// Returns what a change touched; `None` if that is unknown. Besides the versions, the ledgers of writers prove it.
+    async fn change(&mut self, cause: &Cause) -> Option<Change> {
+        let (Some(before), Some(after)) = (&cause.before, &cause.after) else { return Some(Change::Spec) };
+        let (before, after) = (before.parse().ok()?, after.parse().ok()?);
+        if let Some(versions) = self.history.between(&cause.object, before, after).await {
+            return Some(versions.change());
+        }
+        let is_since = |version: &str| version.parse::<u64>().is_ok_and(|version| before < version && version <= after);
+        let recorded = self.operators.reconciles(&cause.object).await;
+        let writes = recorded.iter().filter(|known| known.claimant.is_none()).flat_map(|known| &known.reconcile.writes);
+        let mut writes =
+            writes.filter(|write| write.object.is_same(&cause.object) && write.after.as_deref().is_some_and(is_since));
+        let is_of_spec = |field: &String| !field.starts_with("metadata") && !field.starts_with("status");
+        if writes.any(|write| write.fields.iter().any(is_of_spec)) {
+            return Some(Change::Spec);
+        }
+        let log = self.logged_writes(&cause.object).await.unwrap_or_default();
+        let mut since = log.iter().filter(|write| is_since(&write.revision)).peekable();
+        let is_of_status = since.peek().is_some() && since.all(|write| write.subresource == "status");
+        is_of_status.then_some(Change::Status)
+    }
+
+    /// Returns the version of a change that explains the specification, if the control plane keeps the writes: a change
+    /// may contain several, such as that of a user and that of a finalizer. After a pause, all earlier writes count.
+    async fn decisive_version(&mut self, live: &Value, cause: &Cause) -> Option<String> {
+        let after: u64 = cause.after.as_ref()?.parse().ok()?;
+        let before: u64 = cause.before.as_ref().and_then(|before| before.parse().ok()).unwrap_or_default();
+        let mut log = evidence::of_this_object(live, &self.logged_writes(&cause.object).await?);
+        let is_resumed = before > 0
+            && self.history.between(&cause.object, before, after).await.is_some_and(|versions| versions.resumes());
+        let since = if is_resumed { 0 } else { before };
+        log.retain(|write| write.revision.parse::<u64>().is_ok_and(|revision| since < revision && revision <= after));
+        let recorded = self.operators.reconciles(&cause.object).await;
+        let facts: Vec<Recorded> = recorded.into_iter().filter(|known| known.claimant.is_none()).collect();
+        let at = self.write_of_spec(live, &log, &facts, is_resumed).await?;
+        Some(log.swap_remove(at).revision)
+    }
+
+    /// Finds the newest write that explains the specification of an object: none of its status, nor of finalizers, nor
+    /// of metadata by an operator that reconciles the object.
+    async fn write_of_spec(
+        &mut self,
+        live: &Value,
+        log: &[LoggedWrite],
+        facts: &[Recorded],
+        is_resumed: bool,
+    ) -> Option<usize> {
+        let object = Object::of(live);
+        let mut seen = BTreeSet::new();
+        for (at, write) in log.iter().enumerate() {
+            if evidence::is_of_part(&write.subresource) {
+                continue;
+            }
+            let is_newest = seen.insert((&write.manager, &write.subresource));
+            let known = facts.iter().flat_map(|known| &known.reconcile.writes);
+            let mut known = known.filter(|known| known.object.is_same(&object));
+            if known.any(|known| known.verb == "finalizer" && known.after.as_ref() == Some(&write.revision)) {
+                continue;
+            }
+            let is_own = || {
+                facts
+                    .iter()
+                    .any(|known| known.reconcile.object.is_same(&object) && is_manager(&known.manager, &write.manager))
+            };
+            let versions = self.history.of_write(&object, &write.revision).await;
+            let is_of_spec = match versions.map(|versions| versions.change()) {
+                Some(Change::Spec) => true,
+                Some(Change::Metadata) => !is_resumed && !is_own(),
+                Some(Change::Finalizers | Change::Status) => false,
+                None => !(is_newest && fields::owns_only_finalizers(live, &write.manager, &write.subresource)),
+            };
+            if is_of_spec {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Returns the version of the write that changed a field last, if the API server proves it. Without proof, writes
+    /// of a manager that has made several are removed from the log: managed fields contain only that it owns the field.
+    async fn write_of_field(
+        &mut self,
+        live: &Value,
+        log: &mut Vec<LoggedWrite>,
+        path: &[Segment],
+        managers: &[Manager],
+    ) -> Option<String> {
+        let object = Object::of(live);
+        let is_of_status = fields::begins_with(path, "status");
+        let is_possible = |write: &&LoggedWrite| is_of_status || write.subresource != "status";
+        for write in log.iter().filter(is_possible) {
+            match self.history.of_write(&object, &write.revision).await {
+                // A field of a new object without an owner may be a default.
+                Some(versions) if versions.changes(path) => {
+                    let is_default = managers.is_empty() && evidence::is_creation(write);
+                    return (!is_default).then(|| write.revision.clone());
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let is_of = |write: &LoggedWrite, manager: &Manager| {
+            (&write.manager, &write.subresource) == (&manager.name, &manager.subresource)
+        };
+        let count = |manager: &Manager| log.iter().filter(|write| is_of(write, manager)).count();
+        let several: Vec<&Manager> = managers.iter().filter(|manager| count(manager) > 1).collect();
+        log.retain(|write| !several.iter().any(|manager| is_of(write, manager)));
+        None
     }
 
     /// Adds the user that deleted an object.
@@ -207,20 +370,34 @@ impl Investigation<'_> {
 
     /// Adds what a discovered operator says about a write and its cause.
     async fn add_claim(&mut self, claims: &[Recorded], search: &Search<'_>, log: Option<&[LoggedWrite]>) {
-        let (managers, mut found) = (fields::managers(search.live, None), Vec::new());
-        for (recorded, write) in search.claims_of(claims) {
+        let managers = fields::managers(search.live, None);
+        let (mut found, mut reviews) = (Vec::new(), BTreeMap::new());
+        for (recorded, write) in search.writes(claims) {
             let Some(claimant) = &recorded.claimant else { continue };
+            if !claims::is_verifiable(recorded, write) {
+                continue;
+            }
             let managers = (!self.operators.share_manager(&recorded.manager, claimant)).then_some(&*managers);
-            let is_confirmed = claims::is_confirmed(recorded, claimant, write, managers, log)
-                && self.may_write(claimant, search.object, &write.subresource).await == Some(true);
-            found.push(Claim { recorded, claimant, write, is_confirmed });
+            let mut is_confirmed = claims::is_confirmed(recorded, claimant, write, managers, log);
+            if is_confirmed {
+                let permission = (claimant, &*write.subresource);
+                if !reviews.contains_key(&permission) && reviews.len() < MAX_REVIEWS {
+                    let may_write = self.may_write(claimant, search.object, &write.subresource).await;
+                    reviews.insert(permission, may_write == Some(true));
+                }
+                is_confirmed = reviews.get(&permission).copied().unwrap_or_default();
+            }
+            let is_answer = search.is_answer(recorded, write);
+            found.push(Claim { recorded, claimant, write, is_answer, is_confirmed });
         }
-        let Some((Claim { recorded, claimant, write, is_confirmed }, others)) = claims::choose(&found) else { return };
+        let Some(choice) = claims::choose(&found, log.is_some()) else { return };
+        let Choice { claim: Claim { recorded, claimant, write, is_confirmed, .. }, others, omitted } = choice;
         let cause = chain::main_cause(&recorded.reconcile).filter(|_| others.is_empty());
         self.answer.chain.push(Step {
             claimed_by: Some(claimant.deployment.clone()),
             confirmed: is_confirmed,
             also_claimed_by: others,
+            claims_omitted: omitted,
             ..chain::write(recorded, write)
         });
         self.answer.chain.extend(cause.map(|cause| chain::caused_by(recorded, cause)));
@@ -356,10 +533,28 @@ impl Investigation<'_> {
         self.answer.waits.extend(self.unscheduled(live).await);
         let mut reasons = Reasons::new(self.answer.now);
         let target = self.answer.object.clone();
+        reasons.of_pause(live, &[]);
         let states = self.operators.states(&target).await;
         self.explain_with(&mut reasons, &states, &target, live).await;
         self.answer.reasons = reasons.found;
         self.answer.excluded = reasons.excluded;
+    }
+
+    /// Returns the controllers of an object that can be read, the nearest first.
+    async fn owners(&self, live: &Value) -> Vec<Value> {
+        let (mut owners, mut owned) = (Vec::new(), live.clone());
+        while owners.len() < MAX_OWNERS {
+            let references = owned["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let Some(owner) = references.filter(|owner| owner["controller"] == true).next_back() else { break };
+            let text = |name: &str| owner[name].as_str().unwrap_or_default();
+            let Some(kind) = self.kinds.of(text("apiVersion"), text("kind")) else { break };
+            let path = kind.path(owned["metadata"]["namespace"].as_str(), Some(text("name")));
+            let Ok(mut read) = get(self.client, &path).await else { break };
+            kind.set_type(&mut read);
+            owners.push(read.clone());
+            owned = read;
+        }
+        owners
     }
 
     /// Adds the reasons why nothing happens.
@@ -368,7 +563,7 @@ impl Investigation<'_> {
         self.answer.waits = waits(live, &events);
         self.answer.waits.extend(self.unscheduled(live).await);
         let mut reasons = Reasons::new(self.answer.now);
-        reasons.of_object(live);
+        reasons.of_object(live, &self.owners(live).await);
         let target = self.answer.object.clone();
         let states = self.operators.states(&target).await;
         self.explain_with(&mut reasons, &states, &target, live).await;
@@ -431,7 +626,9 @@ pub(crate) fn parse_target(words: &[String]) -> Result<(String, String, Option<S
         [kind, name, rest @ ..] => (kind.as_str(), name.as_str(), rest),
         _ => return Err(wrong()),
     };
-    if kind.is_empty() || name.is_empty() || name.contains('/') || rest.len() > 1 {
+    // A key with a slash is in brackets: a field with one is a second object.
+    let is_object = |word: &String| word.split('[').next().is_some_and(|field| field.contains('/'));
+    if kind.is_empty() || name.is_empty() || name.contains('/') || rest.len() > 1 || rest.iter().any(is_object) {
         return Err(wrong());
     }
     Ok((kind.to_owned(), name.to_owned(), rest.first().cloned()))
@@ -448,7 +645,9 @@ mod tests {
         assert_eq!((parse(&["pod/a"]), parse(&["pod", "a"])), (target(None), target(None)));
         assert_eq!(parse(&["pod/a", "spec.nodeName"]), target(Some("spec.nodeName")));
         assert_eq!(parse(&["pod", "a", "spec.nodeName"]), target(Some("spec.nodeName")));
-        for bad in [&["pod"][..], &["/a"], &["pod/"], &["a/b/c"], &["pod", "a", "b", "c"]] {
+        let key = "metadata.labels[a/b]";
+        assert_eq!(parse(&["pod/a", key]), target(Some(key)));
+        for bad in [&["pod"][..], &["/a"], &["pod/"], &["a/b/c"], &["pod", "a", "b", "c"], &["pod/a", "pod/b"]] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
     }

@@ -70,15 +70,28 @@ fn operators_that_start_at_once_get_different_ports() {
     let program = home.0.join("op");
     // It has not bound its ports yet.
     let script = "#!/bin/sh\ncase $1 in\nmanifests) echo '{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": []}';;\n\
-                  run) touch started; exec sleep 600;;\nesac\n";
+                  run) echo \"ports=$FLYBALL_METRICS_ADDR $FLYBALL_HEALTH_ADDR;\"; touch started; exec sleep 600;;\nesac\n";
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // Other tests and processes may use the ports.
+    let are_free = || ["127.0.0.1:8080", "127.0.0.1:8081"].iter().all(|port| TcpListener::bind(port).is_ok());
+    let were_free = are_free();
     let first = home.spawn(&["run", "--program=./op"]);
     wait_for(&home.0.join("started"));
+    let are_free = were_free && are_free();
     let second = for_a_while(home.spawn(&["run", "--program=./op"])).ok();
     let first = for_a_while(first).ok();
     for message in ["127.0.0.1:8080 is in use: metrics are at", "127.0.0.1:8081 is in use: health is at"] {
         assert!(second.out.contains(message), "{first:?} {second:?}");
+        assert!(!are_free || !first.out.contains("is in use"), "{first:?}");
+    }
+    let ports = |output: &CommandOutput| {
+        let line = output.out.split("ports=").nth(1).and_then(|rest| rest.split(';').next()?.split_once(' '));
+        let (metrics, health) = line.unwrap_or_else(|| panic!("{output:?}"));
+        [metrics.to_owned(), health.to_owned()]
+    };
+    for (one, other) in ports(&first).iter().zip(ports(&second)) {
+        assert_ne!(*one, other, "{first:?} {second:?}");
     }
 }
 

@@ -182,6 +182,58 @@ fn chain_leads_across_three_operators_to_the_person() {
 }
 
 #[test]
+fn change_during_a_pause_is_the_cause_and_not_the_end_of_the_pause() {
+    let operators = Operators::start("why-pause", &[], |_| {});
+    operators.apply("shop.yaml", SHOP);
+    let replicas = ["deployment/shop", "spec.replicas"];
+    operators.until(&replicas, |answer| answer["field"]["value"] == 2);
+    let pause = |value: &str| {
+        let annotations = format!("annotations: {{flyball.dev/paused: '{value}'}}");
+        let text = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: shop, {annotations}}}}}");
+        operators.apply("pause.yaml", &text);
+    };
+    pause("true");
+    operators.until(&["configmap/shop", "--not"], has_reason("paused"));
+    operators.apply("shop.yaml", &SHOP.replace("'2'", "'3'"));
+    operators.until(&["configmap/shop", "data.size"], |answer| answer["field"]["value"] == "3");
+    pause("false");
+    let answer = operators.until(&replicas, |answer| answer["field"]["value"] == 3);
+    let expected = [
+        "write Deployment/shop config-operator",
+        "causedBy ConfigMap/shop config-operator",
+        "write ConfigMap/shop shop-operator",
+        "causedBy Service/shop shop-operator",
+        "origin Service/shop flyball",
+    ];
+    assert_eq!(steps(&answer), expected, "{answer:#}");
+}
+
+#[test]
+fn origin_of_a_field_is_the_write_that_changed_it() {
+    let home = Home::new("why-field");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let apply = |metadata: &str| {
+        let text = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{{metadata}}}, data: {{size: '2'}}}}");
+        fs::write(home.0.join("c.yaml"), text).unwrap();
+        home.run(&["apply", "-f", "c.yaml"]).ok();
+        let live = home.run(&["get", "configmap", "c", "-o", "json"]).ok().out;
+        let live: Value = serde_json::from_str(&live).unwrap();
+        live["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+    };
+    let origin = |args: &[&str]| {
+        let answer = home.run(&[&["why", "configmap/c", "-o", "json"][..], args].concat()).ok().out;
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        answer["chain"][0]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+    };
+    let created = apply("name: c");
+    let labeled = apply("name: c, labels: {a: b}");
+    let finalized = apply("name: c, labels: {a: b}, finalizers: [example.com/a]");
+    assert!(created != labeled && labeled != finalized);
+    assert_eq!((origin(&["data.size"]), origin(&["metadata.labels.a"])), (created, labeled.clone()));
+    assert_eq!(origin(&[]), labeled, "finalizers explain no object");
+}
+
+#[test]
 fn inaction_is_explained() {
     let operators = Operators::start("why-not", &[], |_| {});
     operators.apply("shop.yaml", SHOP);
@@ -189,6 +241,8 @@ fn inaction_is_explained() {
 
     operators.apply("shop.yaml", &SHOP.replace("size: '2'", "size: '2', flyball.dev/paused: 'true'"));
     operators.until(&["service/shop", "--not"], has_reason("paused"));
+    let text = operators.why(&["service/shop"]).ok().out;
+    assert!(text.contains("paused: the annotation flyball.dev/paused is true"), "{text}");
 
     operators.apply("shop.yaml", &SHOP.replace("size: '2'", "size: '2', fail: 'true'"));
     let answer = operators
@@ -263,6 +317,10 @@ fn invalid_questions_are_usage_errors() {
     home.run(&["why", "web"]).usage();
     home.run(&["why", "deployment/web", "spec.replicas", "--not"]).usage();
     home.run(&["why", "namespace/default", "spec..x"]).usage();
+    home.run(&["why", "namespace/default", "namespace/kube-system"]).usage();
+    home.run(&["why", "namespace/default", "spec.bogus"])
+        .usage_with(&["the schema of Namespace has no field spec.bogus"]);
+    home.run(&["why", "namespace/default", "metadata.labels[a/b]"]).ok();
     home.run(&["why", "namespace/default", "--operator", "ftp://x"]).usage();
     let output = home.run(&["why", "namespace/default", "--operator", "http://127.0.0.1:1"]).ok();
     assert!(output.out.contains("not reached: operator at http://127.0.0.1:1"), "{output:?}");

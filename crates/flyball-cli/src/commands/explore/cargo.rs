@@ -35,7 +35,10 @@ pub(super) fn explore(args: &ExploreArgs, kept: &[String]) -> Result<Reports> {
     let output = if args.output == Format::Text { TestOutput::Stdout } else { TestOutput::Stderr };
     let (tests, succeeded) = {
         let progress = args.replay.is_none().then(|| SearchProgress::start(folder.path()));
-        run_with(cargo, output, || progress.iter().for_each(SearchProgress::hide))?
+        run_with(cargo, output, |print| match &progress {
+            Some(progress) => progress.interrupt(print),
+            None => print(),
+        })?
     };
     let mut reports = Reports::default();
     for path in entries(folder.path())? {

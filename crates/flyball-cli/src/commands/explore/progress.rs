@@ -39,9 +39,11 @@ impl SearchProgress {
         Self { line, end: Some((sender, thread)) }
     }
 
-    /// Removes the line, so that something else can be printed.
-    pub(super) fn hide(&self) {
-        self.line.lock().hide();
+    /// Removes the line, and prints something else before the line is shown again.
+    pub(super) fn interrupt(&self, print: impl FnOnce()) {
+        let mut line = self.line.lock();
+        line.hide();
+        print();
     }
 }
 
@@ -52,7 +54,7 @@ impl Drop for SearchProgress {
             // It does not panic, and ends at once.
             let _ = thread.join();
         }
-        self.hide();
+        self.line.lock().hide();
     }
 }
 
@@ -81,6 +83,16 @@ fn describe(progress: &Value) -> String {
 mod tests {
     use super::*;
     use crate::files::private::PrivateDirectory;
+
+    #[test]
+    fn line_is_not_drawn_while_something_else_is_printed() {
+        let folder = PrivateDirectory::new("flyball-progress-line").unwrap();
+        let progress = SearchProgress::start(folder.path());
+        let mut is_locked = false;
+        progress.interrupt(|| is_locked = progress.line.try_lock().is_none());
+        assert!(is_locked);
+        assert!(progress.line.try_lock().is_some());
+    }
 
     #[test]
     fn searches_that_run_are_described() {

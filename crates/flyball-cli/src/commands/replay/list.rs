@@ -79,7 +79,8 @@ impl FilterArgs {
     ///
     /// # Errors
     ///
-    /// If the recording contains no write of the resource: the name may be misspelled.
+    /// If the recording contains no write of the resource, and the control plane has no such kind: the name may be
+    /// misspelled.
     fn resolved(&self, recording: &Recording, history: &RecordingHistory) -> Result<Self> {
         let resources: BTreeSet<&GroupResource> = history.writes.iter().map(|write| &write.resource).collect();
         let is_recorded = |object: &SelectedObject| resources.iter().any(|resource| object.is_of(resource));
@@ -88,7 +89,7 @@ impl FilterArgs {
         };
         let found = resource_of(recording, history, &object.kind_name())?;
         let found = found.map(|found| SelectedObject { name: object.name.clone(), ..SelectedObject::of(&found) });
-        if let Some(object) = found.filter(is_recorded) {
+        if let Some(object) = found {
             return Ok(Self { object: Some(object), ..self.clone() });
         }
         let names: Vec<String> = resources.iter().take(20).map(ToString::to_string).collect();

@@ -1,9 +1,10 @@
 //! Ordered history of objects, from their fields and events.
 
+use super::super::fields::owns_only_finalizers;
 use flyball_core::time::{Timestamp, parse_rfc3339};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An object with its history and its dependents.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -161,8 +162,14 @@ fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
     let metadata = &object["metadata"];
     let created = time(&metadata["creationTimestamp"]);
     let writers = || items(&metadata["managedFields"]).filter(|entry| entry["time"].is_string());
-    let maker = writers().filter(|entry| entry["subresource"].is_null()).min_by_key(|entry| time(&entry["time"]));
-    add(Order::Created, created, "created".into(), maker.map_or("", |entry| text(&entry["manager"])));
+    // The entry of the creator vanishes when others take over its fields. A finalizer of that second is no creation.
+    let has_created = |entry: &&Value| {
+        let manager = text(&entry["manager"]);
+        entry["subresource"].is_null() && time(&entry["time"]) == created && !owns_only_finalizers(object, manager, "")
+    };
+    let makers: BTreeSet<&str> = writers().filter(has_created).map(|entry| text(&entry["manager"])).collect();
+    let maker = makers.first().filter(|_| makers.len() == 1);
+    add(Order::Created, created, "created".into(), maker.copied().unwrap_or_default());
     if object["kind"] == "Pod" {
         pod_steps(object, &mut add);
     }
@@ -311,6 +318,24 @@ mod tests {
             "container web running [n1]",
         ];
         assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn creator_is_named_only_with_proof() {
+        let created_by = |entries: &[(&str, u32, Value)]| {
+            let entries = entries.iter().map(|(manager, second, fields)| {
+                json!({"manager": manager, "time": format!("2026-01-01T00:00:{second:02}Z"), "fieldsV1": fields})
+            });
+            let mut object = object("ConfigMap", "c", None, json!({})).1;
+            object["metadata"]["managedFields"] = entries.collect();
+            steps(&object, &[]).remove(0).by
+        };
+        let (data, finalizers) = (json!({"f:data": {}}), json!({"f:metadata": {"f:finalizers": {}}}));
+        assert_eq!(created_by(&[("kubectl", 0, data.clone()), ("op", 9, data.clone())]), "kubectl");
+        assert_eq!(created_by(&[("kubectl", 0, data.clone()), ("op", 0, finalizers.clone())]), "kubectl");
+        assert_eq!(created_by(&[("op", 9, data.clone())]), "", "the entry of the creator is gone");
+        assert_eq!(created_by(&[("op", 0, finalizers)]), "");
+        assert_eq!(created_by(&[("a", 0, data.clone()), ("b", 0, data)]), "");
     }
 
     #[test]
