@@ -67,17 +67,25 @@ pub(super) fn operator(shared: Arc<Shared>, address: &str, interval: Duration) -
     Task::new(format!("poll of operator {}", poller.name), move |cx| async move {
         let client = client(shared.settings.operator_authority.as_ref())?;
         let store = shared.store()?;
-        let (mut last, mut is_available) = (cx.now().as_second(), true);
+        let (mut last, mut is_available) = (cx.now().as_second() - 1, true);
+        // What ended before is only remembered: a metering operator that ran before this one has counted it.
+        let (mut is_first, mut wait) = (true, Duration::ZERO);
         loop {
-            tokio::select! { biased; () = cx.stopped() => return Ok(()), () = sleep(interval) => {} }
+            tokio::select! { biased; () = cx.stopped() => return Ok(()), () = sleep(wait) => {} }
+            wait = interval;
             let now = cx.now().as_second();
             if now <= last {
                 continue;
             }
             let samples = poller.poll(&client, last.max(now - MAX_POLL_SECONDS), now).await;
-            let stored = samples.and_then(|samples| Ok(store.import(&samples)?));
+            let stored = samples.and_then(|samples| {
+                if !std::mem::take(&mut is_first) {
+                    store.import(&samples)?;
+                }
+                Ok(())
+            });
             match stored {
-                Ok(_) => (last, is_available) = (now, true),
+                Ok(()) => (last, is_available) = (now, true),
                 Err(error) if is_available => {
                     tracing::warn!(error = &*error, operator = poller.name, "cannot meter an operator");
                     is_available = false;
