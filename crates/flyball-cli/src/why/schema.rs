@@ -10,7 +10,7 @@ use serde_json::Value;
 const MAX_REFERENCES: usize = 16;
 
 /// Returns true if the cluster publishes a schema of the kind that has no such field.
-pub(super) async fn lacks(client: &Client, object: &Object, path: &[Segment]) -> bool {
+pub(super) async fn is_unknown(client: &Client, object: &Object, path: &[Segment]) -> bool {
     let root = if object.group.is_empty() { "api" } else { "apis" };
     let Ok(request) = Request::get(format!("/openapi/v3/{root}/{}", object.api_version())).body(Vec::new()) else {
         return false;

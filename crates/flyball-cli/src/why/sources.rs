@@ -64,7 +64,7 @@ pub(crate) async fn investigate(
     let live = live.context(format!("cannot read {} {name}", kind.kind))?;
     if let (Question::Field(text), Some(path)) = (question, &path)
         && fields::value(&live, path).is_null()
-        && schema::lacks(client, &Object::of(&live), path).await
+        && schema::is_unknown(client, &Object::of(&live), path).await
     {
         return Err(Error::usage(format!("the schema of {} has no field {text}", kind.kind))
             .hint("use a path such as spec.replicas or spec.containers[name=web].image"));

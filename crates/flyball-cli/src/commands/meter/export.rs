@@ -96,7 +96,7 @@ fn period_of(args: &ExportArgs) -> Result<(Option<i64>, Option<i64>)> {
     Ok((since, until))
 }
 
-/// Asks the cluster of the current context if the Report exists; `None` if the cluster does not answer.
+/// Returns true if the Report exists in the cluster of the current context; `None` if the cluster does not respond.
 async fn exists(args: &ExportArgs) -> Result<Option<bool>> {
     let lookup = async {
         let connection = ContextArgs { kubeconfig: None, context: None }.connect().await.ok()?;

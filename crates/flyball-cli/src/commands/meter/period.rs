@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Parses a time of a flag, in seconds.
 pub(super) fn time(flag: &str, text: &str) -> Result<i64> {
-    parse_rfc3339(text).map(|time| time.as_second()).ok_or_else(|| wrong(flag, text))
+    parse_rfc3339(text).map(|time| time.as_second()).ok_or_else(|| invalid_time(flag, text))
 }
 
 /// Parses `--since`: a time, or a duration before the end of the period, in seconds.
@@ -15,11 +15,11 @@ pub(super) fn since(text: &str, until: i64) -> Result<i64> {
     match (parse_rfc3339(text), parse_duration(text)) {
         (Some(time), _) => Ok(time.as_second()),
         (None, Some(duration)) => Ok(until.saturating_sub(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX))),
-        (None, None) => Err(wrong("--since", text).hint("or a duration such as 24h")),
+        (None, None) => Err(invalid_time("--since", text).hint("or a duration such as 24h")),
     }
 }
 
-fn wrong(flag: &str, text: &str) -> Error {
+fn invalid_time(flag: &str, text: &str) -> Error {
     Error::usage(format!("{flag} {text:?} is not a time")).hint("use a time such as 2026-07-01T00:00:00Z")
 }
 

@@ -39,11 +39,11 @@ pub(super) struct Alternatives {
 /// The effect of another CRD on what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It breaks nothing.
+    /// Nothing that is stored becomes invalid.
     Accepted,
-    /// It was not read, or what is stored was not.
+    /// The CRD or what is stored was not read.
     Unknown(&'static str),
-    /// It breaks what is stored, or does not exist.
+    /// What is stored becomes invalid, or there is no such CRD.
     Rejected,
 }
 
