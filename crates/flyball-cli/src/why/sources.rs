@@ -544,8 +544,8 @@ impl Investigation<'_> {
     async fn owners(&self, live: &Value) -> Vec<Value> {
         let (mut owners, mut owned) = (Vec::new(), live.clone());
         while owners.len() < MAX_OWNERS {
-            let references = owned["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-            let Some(owner) = references.filter(|owner| owner["controller"] == true).next_back() else { break };
+            let mut references = owned["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let Some(owner) = references.rfind(|owner| owner["controller"] == true) else { break };
             let text = |name: &str| owner[name].as_str().unwrap_or_default();
             let Some(kind) = self.kinds.of(text("apiVersion"), text("kind")) else { break };
             let path = kind.path(owned["metadata"]["namespace"].as_str(), Some(text("name")));
