@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("regexp", &[]),
     ("rng", &[]),
     ("scope", &[]),
+    ("service_account", &[]),
     ("time", &[]),
     ("object", &["gvk"]),
     ("field", &["object"]),
