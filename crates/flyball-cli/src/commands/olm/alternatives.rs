@@ -43,7 +43,7 @@ enum Verdict {
     Accepted,
     /// The CRD or what is stored was not read.
     Unknown(&'static str),
-    /// What is stored becomes invalid, or there is no such CRD.
+    /// Stored objects become invalid, or there is no such CRD.
     Rejected,
 }
 
