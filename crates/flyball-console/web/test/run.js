@@ -142,7 +142,7 @@ async function views(consoles, { scheme, shop, database, hostile, operators }) {
   await shot('1-objects-unready');
   await page.click('[data-tab="state"]');
 
-  await visit(`#/object/${shop.metadata.uid}/${operators.burst}`, '.entry');
+  await visit(`#/object/${shop.metadata.uid}/${encodeURIComponent(`0/${operators.burst}`)}`, '.entry');
   await page.waitForSelector('.reconcile');
   await harmless(page, ['Causes', 'spec.template.spec.containers[name=web].image', 'held until the cache shows its own write', 'payments', '1 failed']);
   await shot('2-timeline');
